@@ -6,13 +6,13 @@ python benchmarks/pair_rules.py data/tatoeba-en-it/train.tsv.gz en it --held-out
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from nmt.config import CorpusFile, Filters, LanguagePair
-from nmt.text.corpus import SentencePair, read_pairs
-from nmt.text.filters import HeldOutText, PairFilter
-from nmt.text.filters.damage import damage
+from nmt.text.corpus import read_pairs
+from nmt.text.preparing.rules import Rules
 
 PAIRS, REPETITIONS = 20_000, 5
 
@@ -24,28 +24,28 @@ def main() -> None:
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("--held-out", type=Path)
+    parser.add_argument("--language", action="store_true")
     options = parser.parse_args()
     languages = LanguagePair(options.source, options.target)
     raw = list(islice(read_pairs(CorpusFile(file=options.text), languages), PAIRS))
     held_out = [] if options.held_out is None else list(read_pairs(CorpusFile(file=options.held_out), languages))
-    rules = PairFilter.learn(Filters(), languages, raw, [HeldOutText("test", held_out)])
-    verdicts = [rules.apply(pair.source, pair.target) for pair in raw]
-    pairs = [SentencePair(one.source, one.target) for one in verdicts if one.rule is None]
+    rules = Rules.learn(Filters(language=options.language), languages, raw, {"test": held_out})
 
-    def show(name: str, texts: list[SentencePair], function: Callable[[str, str], object]) -> None:
+    def show(name: str, apply: Callable[[str, str], object]) -> float:
         times = []
         for _ in range(REPETITIONS):
             started = time.process_time()
-            for pair in texts:
-                function(pair.source, pair.target)
+            for pair in raw:
+                apply(pair.source, pair.target)
             times.append(time.process_time() - started)
-        print(f"{name:14s} {min(times) / len(texts) * 1e6:6.2f} µs")
+        cost = min(times) / len(raw) * 1e6
+        print(f"{name:14s} {cost:6.2f} µs")
+        return cost
 
-    show("all", raw, rules.apply)
-    show("normalization", raw, lambda source, target: (rules.normalize_source(source), rules.normalize_target(target)))
-    show("damaged", raw, lambda source, target: damage(source) or damage(target))
-    for rule, check in rules.checks.items():
-        show(rule, pairs, check)
+    show("all", rules.apply)
+    show("normalization", replace(rules, applied=()).apply)
+    for rule in rules.applied:
+        show(f"  and {rule}", replace(rules, applied=(rule,)).apply)
 
 
 if __name__ == "__main__":

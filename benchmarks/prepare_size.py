@@ -1,14 +1,14 @@
 """Time, throughput and memory of `nmt prepare` on a large corpus, compared with bare SentencePiece encoding.
 
     python benchmarks/prepare_size.py FOLDER TEXT.tsv.gz… --pairs 2000000 --processes 2 --rounds 2 [--keep-all]
-        [--vocabulary 32000]
+        [--vocabulary 32000] [--held-out TEST.tsv]
 
 Writes a corpus of so many pairs into FOLDER, made from the pairs of the given texts: each pair is one of them, or two
 of them one after the other, so that lines are realistic and mostly different. Prepares it with `nmt prepare`, and
 encodes normalized text with the trained tokenizer alone, in as many processes, in turn (A B A B). Prints the seconds of
 each stage, pairs per second, the largest sum of resident memory over all processes (PSS, sampled), the ratio of the
 throughputs, and CPU times, which other programs on the machine affect less. With `--keep-all` the rules that can be
-turned off are.
+turned off are; `--held-out` names a test text, whose sentences the rule `leak` removes.
 """
 
 import argparse
@@ -59,13 +59,17 @@ def write_corpus(path: Path, pairs: list[list[str]], count: int) -> None:
             )
 
 
-def write_recipe(folder: Path, vocabulary: int, processes: int, keep: list[str]) -> Path:
+def write_recipe(folder: Path, settings: argparse.Namespace) -> Path:
     """Write a recipe for the corpus."""
+    keep = list(get_args(RuleName)) if settings.keep_all else []
+    data: dict[str, object] = {"train": [{"file": "train.tsv"}], "filters": {"keep": keep}}
+    if settings.held_out is not None:
+        data["test"] = {"file": str(settings.held_out.resolve())}
     content = {
         "languages": {"source": "en", "target": "it"},
-        "data": {"train": [{"file": "train.tsv"}], "filters": {"keep": keep}},
-        "tokenizer": {"vocab_size": vocabulary},
-        "runtime": {"threads": processes},
+        "data": data,
+        "tokenizer": {"vocab_size": settings.vocabulary},
+        "runtime": {"threads": settings.processes},
         "run": "run",
         "prepared": "prepared",
     }
@@ -126,7 +130,7 @@ def encode(corpus: Path, tokenizer: Path, part: int, parts: int) -> None:
     for path in sorted(corpus.glob("*.txt"))[part::parts]:
         sides = path.read_text(encoding="utf-8").split("\0")
         for side in sides:
-            processor.encode(side.split("\n"), num_threads=1, return_type="numpy")
+            processor.encode(side.split("\n"), num_threads=1, out_type=int)
 
 
 def encode_alone(corpus: Path, tokenizer: Path, processes: int) -> float:
@@ -163,13 +167,13 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--keep-all", action="store_true")
+    parser.add_argument("--held-out", type=Path)
     settings = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     settings.folder.mkdir(parents=True, exist_ok=True)
     corpus = settings.folder / "train.tsv"
     write_corpus(corpus, pairs_of(settings.texts), settings.pairs)
-    kept = list(get_args(RuleName)) if settings.keep_all else []
-    recipe = write_recipe(settings.folder, settings.vocabulary, settings.processes, kept)
+    recipe = write_recipe(settings.folder, settings)
     normalized = settings.folder / "normalized"
     alone_pairs = write_normalized(corpus, normalized)
     for _ in range(settings.rounds):

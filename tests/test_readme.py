@@ -36,7 +36,7 @@ PAGES = {
         ),
     )
 }
-WRITTEN_BY_EXAMPLES = {"recipe.yaml", "manifest.json", "inputs.json", "recipes/mine.yaml", "mine/recipe.yaml"}
+WRITTEN_BY_EXAMPLES = {"recipe.yaml", "manifest.json", "recipes/mine.yaml", "mine/recipe.yaml"}
 SMALL_RECIPE = {
     "vocab_size: 2000": "vocab_size: 1200",
     "encoder_layers: 2, decoder_layers: 2": "encoder_layers: 1, decoder_layers: 1",

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 from typer.main import get_command
 
-from nmt.text.filters.wrong_language import LanguageCheck
+from nmt.text.identification import identify
 
 IMPORTED = [
     "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
@@ -114,7 +114,7 @@ def serve(name: str) -> None:
     gc.disable()
     for module in IMPORTED:
         importlib.import_module(module)
-    LanguageCheck.of("en")  # reads the model of the library
+    identify("")  # reads the model of the library
     get_command(sys.modules["nmt.cli"].app).make_context("nmt", ["--version"])  # imports what parsing needs
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{name}")

@@ -12,8 +12,8 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.auditing.corpus_findings import findings
 from nmt.text.corpus import SentencePair, format_of, read_pairs
+from nmt.text.preparing.findings import findings
 from nmt.text.proposing.direction import checked_direction, known_direction, with_text_columns
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.profile import TextProfile

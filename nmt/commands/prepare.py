@@ -3,84 +3,98 @@
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 from nmt.config import Recipe
+from nmt.errors import DataError
 from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
-from nmt.text.auditing.audit import Audit, count_rows
-from nmt.text.filters import RULES, Rejected
-from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError
+from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing import provenance
-from nmt.text.preparing.preparation import audit_text, write_corpus
-from nmt.text.preparing.tokenizer_training import coverage_rows, initial_tokenizers, misfits
+from nmt.text.preparing.audit import Audit, count_rows
+from nmt.text.preparing.preparation import Mapped, audit_text, write_corpus
+from nmt.text.preparing.rules import RULES
+from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
+from nmt.text.readers.opening import open_file
 
 _STAGING = ".partial"
 """The folder inside that of the prepared corpus in which a new one is written."""
 _WIDE_COLUMNS, _COLUMNS = 2, 4
 """Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
+_MOST_MISSING = 0.01
+"""The share of characters without a piece from which a tokenizer does not fit a text."""
 
 
 def prepare(
-    recipe: Recipe, console: Console, force: bool = False, verify: bool = True, rejected: Path | None = None
+    recipe: Recipe,
+    console: Console,
+    force: bool = False,
+    rejected: Path | None = None,
+    mapped: Mapped | None = None,
 ) -> PreparedCorpus:
     """Make the prepared corpus of a recipe unless it is current, and return it opened.
 
-    A current one is read as a whole and compared with its digests; without `verify` only its small files are. If
-    another process is preparing the same directory, waits for its result. The pairs that the rules remove are written
-    to the file `rejected`, for which a current corpus is prepared again, as for `force`. Raises DataError naming file
-    and line for text that cannot be read, ConfigError for a tokenizer that cannot be made, or a folder with other files
-    only.
+    If another process is preparing the same directory, waits for its result. The pairs that the rules remove are
+    written to the file `rejected`, for which a current corpus is prepared again, as for `force`. `mapped` shares the
+    work, by default among processes on this machine. Raises DataError naming file and line for text that cannot be
+    read, ConfigError for a tokenizer that cannot be made, or a folder with other files only.
     """
     directory, initial = recipe.prepared_directory, recipe.train.init_from
     force = force or rejected is not None
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
-    with console.status("checking the texts and the prepared corpus"):
-        corpus, _ = _current_corpus(recipe, verify, force)
-        if corpus is None:
-            _check_files(recipe, rejected)
+    corpus, _ = _current_corpus(recipe, force)
     if corpus is None:
+        with console.status("checking the texts"):
+            _check_files(recipe, rejected)
         PREPARED.check(directory)
         with lock_folder(directory, lambda holder: console.info(f"{directory}: waiting for {holder}"), console.warn):
-            corpus, reason = _current_corpus(recipe, verify, force)  # another process may have prepared it meanwhile
+            corpus, reason = _current_corpus(recipe, force)  # another process may have prepared it meanwhile
             if corpus is None:
                 console.info(f"preparing {directory} ({reason})")
-                return _prepare(recipe, console, rejected)
+                return _prepare(recipe, console, rejected, mapped)
     console.info(f"{directory}: the prepared corpus is current")
     return corpus
 
 
-def _current_corpus(recipe: Recipe, verify: bool, force: bool) -> tuple[PreparedCorpus | None, str]:
+def _current_corpus(recipe: Recipe, force: bool) -> tuple[PreparedCorpus | None, str]:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
-    reason = "--force" if force else provenance.why_stale(recipe)
+    reason = "--force" if force else why_stale(recipe)
     if reason is None:
         try:
-            return PreparedCorpus.open(recipe.prepared_directory, recipe, verify), ""
+            return PreparedCorpus.open(recipe.prepared_directory, recipe), ""
         except UnusableCorpusError as error:
             reason = error.reason
     return None, reason
 
 
 def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> Audit:
-    """Apply the rules on text and on repetitions, show what they remove, and write nothing else.
+    """Apply the rules that need no tokenizer, show what they remove, and write nothing else.
 
-    The rules on tokens need a tokenizer: they are not applied, and what they would remove is estimated. Raises as
-    `prepare` does for the text.
+    Raises as `prepare` does for the text.
     """
     _check_files(recipe, rejected)
-    with TemporaryDirectory() as folder:
-        audit, removed = audit_text(recipe, Path(folder), console)
-        _show_examples(audit, console)
-        show_audit(audit, console)
-        if rejected is not None:
-            _write_rejected(rejected, removed, console)
+    with TemporaryDirectory() as folder, _output(rejected) as stream:
+        audit = audit_text(recipe, Path(folder), console, rejected=stream)
+    _show_examples(audit, console)
+    show_audit(audit, console)
     return audit
+
+
+@contextmanager
+def _output(file: Path | None) -> Iterator[BinaryIO | None]:
+    """Yield a stream for the content of a file that may be None."""
+    if file is None:
+        yield None
+    else:
+        with output_file(file) as stream:
+            yield stream
 
 
 def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:
@@ -89,69 +103,59 @@ def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:
     This is ConfigError if `rejected` cannot be written, DataError for a text that cannot be read, or that is not in its
     languages.
     """
-    files = provenance.input_files(recipe)
+    files = input_files(recipe)
     if rejected is not None:
-        check_output(rejected, list(files.values()))
-    provenance.check_readable(files)
+        check_output(rejected, files.values())
+    for key, path in files.items():
+        try:
+            open_file(path).close()
+        except DataError as error:
+            raise DataError(f"{key}: {error}") from None
     check_languages(recipe)
 
 
-def _write_rejected(file: Path, rejected: Iterable[Rejected], console: Console) -> None:
-    """Write removed pairs as tab-separated lines of rule, file, line, source, target.
-
-    Raises ConfigError if the file must not be replaced, DataError for an error of the file system.
-    """
-    count = 0
-    with output_file(file) as output:
-        for one in rejected:
-            pair, count = one.pair, count + 1
-            output.write(f"{one.rule}\t{pair.file}\t{pair.line}\t{pair.source}\t{pair.target}\n".encode())
-    console.info(f"{file}: {count:,} pairs")
-
-
-def _prepare(recipe: Recipe, console: Console, rejected: Path | None) -> PreparedCorpus:
+def _prepare(recipe: Recipe, console: Console, rejected: Path | None, mapped: Mapped | None) -> PreparedCorpus:
     started = time.perf_counter()
     directory = recipe.prepared_directory
     staging = directory / _STAGING
     new, work = staging / "corpus", staging / "work"
     with disk_errors(directory):
-        if not PREPARED.read(directory):
-            PREPARED.write(directory)  # without content: the folder belongs to nmt, and holds no corpus yet
         shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
         for folder in (staging, new, work):
             folder.mkdir()
         try:
-            removed = write_corpus(recipe, work, new, console)
-            if rejected is not None:
-                _write_rejected(rejected, removed, console)
-            _move_corpus(new, directory)
+            with _output(rejected) as stream:
+                manifest = write_corpus(recipe, work, new, console, mapped, stream)
+            _replace_corpus(new, manifest, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
     show_audit(Audit.read(directory), console)
     _report(corpus.manifest, console)
-    if rows := coverage_rows(recipe, corpus.manifest):
-        console.table("characters without a piece", ["", "source", "target"], rows)
-    if recipe.train.init_from is not None:
-        for warning in misfits(recipe, corpus):
-            console.warn(warning)
-    console.info(
-        f"prepared {directory} in {time.perf_counter() - started:.0f} s; report.md in it has examples of each rule"
-    )
+    for side in ("source", "target"):
+        share = getattr(manifest.train, side).missing_share
+        if recipe.train.init_from is not None and share > _MOST_MISSING:
+            console.warn(
+                f"train.init_from: its tokenizer has no piece for {share:.1%} of the characters of the {side} text, "
+                "and writes them in bytes, which makes sentences long. Train a model of its own for this text, or "
+                "start from one trained on such text"
+            )
+    console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return corpus
 
 
-def _move_corpus(staging: Path, directory: Path) -> None:
-    """Replace the files of the corpus in a directory by those of a staging folder, the manifest last."""
-    new = sorted(path.relative_to(staging) for path in staging.rglob("*") if path.is_file())
-    settle(staging / name for name in new)
-    before = PREPARED.read(directory).get("files", {})
-    PREPARED.write(directory, {"files": before})  # no corpus until all files are there
-    for name in before:
-        (directory / name).unlink(missing_ok=True)
-    for name in sorted(new, key=lambda name: name.name == PREPARED.name):
-        (directory / name).parent.mkdir(exist_ok=True)
-        (staging / name).replace(directory / name)
+def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
+    """Replace the files of the corpus in a directory by those of another folder, the manifest last."""
+    files = sorted(path.relative_to(new) for path in new.rglob("*") if path.is_file())
+    settle(new / file for file in files)
+    PREPARED.write(directory)  # without content: no corpus until all files are there
+    for pattern in ("tokenizer*.model", "valid/*.npy", "valid.json"):  # which the new one may not have
+        for old in directory.glob(pattern):
+            old.unlink()
+    for file in files:
+        (directory / file).parent.mkdir(exist_ok=True)
+        (new / file).replace(directory / file)
+    manifest.write(directory)
 
 
 def _report(manifest: Manifest, console: Console) -> None:
@@ -164,10 +168,11 @@ def _report(manifest: Manifest, console: Console) -> None:
         rows.append(["  a sentence", *(f"{count.tokens / pairs:.1f}" for count, pairs in counts)])
         rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count, _ in counts)])
     console.table("", ["", "train", "valid"][: len(splits) + 1], rows)
+    console.info(f"vocabulary: {' and '.join(f'{size:,}' for size in dict.fromkeys(manifest.vocabulary))} pieces")
 
 
 def _show_examples(audit: Audit, console: Console) -> None:
-    """Show the examples of each rule, which `report.md` of a prepared corpus has."""
+    """Show the examples of each rule."""
     for corpus in audit.corpora:
         for rule, examples in corpus.examples.items():
             lines = [f"{corpus.name}: {RULES[rule]} (rule {rule})"]

@@ -22,7 +22,6 @@ from nmt.system.files import replace_link, write_output
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.provenance import why_stale
 from nmt.training.initialization import check_freeze
 from nmt.training.loop import Training
 from nmt.training.resume import check_may_continue, check_run_directory
@@ -124,14 +123,7 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     """
 
     def prepare_if_needed() -> str:
-        if run.saved() and not restart:
-            stale = why_stale(recipe, ignore_test=True)
-            check_may_continue(recipe, run, stale)
-            if stale is None:
-                if (reason := why_stale(recipe)) is not None:
-                    console.warn(f"{reason}: the training text may have sentences of this test text")
-                return PreparedCorpus.open(recipe.prepared_directory, recipe).manifest.fingerprint
-        corpus = prepare(recipe, console, verify=False)
+        corpus = prepare(recipe, console)
         if not restart:
             check_may_continue(recipe, run)
         return corpus.manifest.fingerprint

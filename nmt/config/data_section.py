@@ -120,9 +120,7 @@ class CorpusFile(Section):
         return self
 
 
-RuleName = Literal[
-    "damaged", "copy", "symbols", "script", "length", "mismatch", "leak", "untranslated", "language", "duplicate"
-]
+RuleName = Literal["damaged", "copy", "symbols", "script", "length", "leak", "language", "duplicate"]
 """Rules that can be turned off."""
 
 
@@ -137,10 +135,19 @@ class Filters(Section):
     han_variants: HanVariants = "keep"
     """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, or convert them with OpenCC
     (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in."""
+    language: bool = False
+    """Remove pairs with a line that is certainly in another language, as web crawls have; reads every line with
+    py3langid, some 50 µs each."""
     keep: Annotated[tuple[RuleName, ...], Field(strict=False)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
     describes each rule. [language] also permits text that is certainly not in the languages of the recipe, which is an
     error otherwise."""
+
+    @model_validator(mode="after")
+    def _one_use_of_language(self) -> Self:
+        if self.language and "language" in self.keep:
+            raise SettingError("language", "true removes what keep: [language] permits; use one of them")
+        return self
 
 
 class Data(Section):

@@ -48,7 +48,7 @@ class DecodeSettings(Section):
     """Copy URLs, e-mail addresses, placeholders and tags unchanged: where one is missing, the line is translated
     without them, and each is placed by the word alignment."""
     typography: bool = True
-    """Correct Chinese punctuation to full width, and Italian accents and apostrophes."""
+    """Correct Chinese punctuation to full width."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
     """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few hundred
     hypotheses, and 131,072 on a GPU."""

@@ -19,12 +19,9 @@ def comparison_section(first: Sequence[System], second: Sequence[System]) -> Sec
     """Return the section of the texts that two systems have in common."""
     parts, missing = [], []
     for one in first:
-        of_same_title = (other for other in second if other.text.title == one.text.title)
-        other = next(of_same_title, None)
-        if other is None:
-            missing.append(f"{one.text.title}: only one of the systems has translations of it.")
-        elif (one.text.source, one.text.reference) != (other.text.source, other.text.reference):
-            missing.append(f"{one.text.title}: the texts of the two systems differ, so they cannot be compared.")
+        same = (other for other in second if other.text.pairs == one.text.pairs)
+        if (other := next(same, None)) is None:
+            missing.append(f"{one.text.title}: the other system has no translations of the same text.")
         else:
             parts.append(_comparison(one, other))
     return Section("comparison", "Comparison", joined([paragraphs(missing, "warning"), *parts]))

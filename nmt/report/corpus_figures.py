@@ -51,7 +51,7 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
             panels["random"].text(column, row, label, ha="center", va="center", color="white", fontsize=7)
     longest = max(random.target_in.tolist(), key=lambda ids: sum(token != PAD for token in ids))
     read = [corpus.tokenizers.target.pieces[token] for token in longest if token != PAD]
-    heat_map(panels["causal"], visible_target(len(read)), read, read).set_cmap(_VISIBLE)
+    heat_map([panels["causal"]], [visible_target(len(read))], read, read).set_cmap(_VISIBLE)
     panels["causal"].set(title="Causal mask", xlabel="key: target token", ylabel="query: target token")
     handles = [Patch(color=_VISIBLE(1), label="attended to"), Patch(color=_VISIBLE(0), label="masked")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)

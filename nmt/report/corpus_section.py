@@ -9,10 +9,10 @@ from nmt.errors import NMTError
 from nmt.report.drawing import Drawing, new_figure
 from nmt.report.page import Html, Section, bullets, element, facts, figures, folded, joined, paragraphs, shown, table
 from nmt.report.run_records import RunRecords
-from nmt.text.auditing.audit import Audit
-from nmt.text.filters import RULES
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing.audit import Audit
+from nmt.text.preparing.rules import RULES
 from nmt.text.readers import shortened
 
 PAIRS_MEASURED = 200_000

@@ -6,7 +6,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -121,12 +121,18 @@ def inline_svg(drawing: Drawing) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {drawing.caption}")}"', 1)
 
 
-def heat_map(axes: Axes, values: Matrix, rows: Sequence[str], columns: Sequence[str]) -> Any:
-    """Draw values from 0 to 1 as cells with a label for each row and column; returns the image for a legend."""
-    image = axes.imshow(values, vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=90)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
+def heat_map(panels: Sequence[Axes], values: Iterable[Matrix], rows: Sequence[str], columns: Sequence[str]) -> Any:
+    """Draw matrices of values from 0 to 1 in panels that share their axes, with a label for each row and column.
+
+    Returns the last image, for a legend.
+    """
+    image = None
+    for axes, matrix in zip(panels, values, strict=True):
+        image = axes.imshow(matrix, vmin=0.0, vmax=1.0, aspect="auto")
+        axes.tick_params(length=0, labelsize=8)
+        axes.tick_params(axis="x", labelrotation=90)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    panels[0].set_xticks(range(len(columns)), columns)
+    panels[0].set_yticks(range(len(rows)), rows)
     return image

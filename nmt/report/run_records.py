@@ -116,7 +116,7 @@ def _read_last_progress(path: Path) -> Progress | None:
 def _read_test_scores(file: Path) -> list[Record]:
     """Return the name, value and signature of each score of the test text; none before training has ended."""
     try:
-        return [{"name": one["name"], "value": float(one["value"]), **one} for one in json.loads(file.read_bytes())]
+        return [{**one, "name": one["name"], "value": float(one["value"])} for one in json.loads(file.read_bytes())]
     except FileNotFoundError:
         return []
     except (ValueError, TypeError, KeyError):

@@ -109,7 +109,8 @@ def _overview(run: RunRecords) -> Html:
     items.append(("Training time", format_seconds(last.get("seconds", 0)), "without pauses"))
     if (best := run.best) is not None:
         items.append(("Best validation", f"BLEU {best['bleu']:.2f}", f"chrF {best['chrf']:.2f}, step {best['step']:,}"))
-    items += [(f"Test {score['name']}", f"{score['value']:.2f}", "best checkpoint") for score in run.test_scores]
+    for score in run.test_scores:
+        items.append((f"Test {score['name']}", f"{score['value']:.2f}", score.get("language", "best checkpoint")))
     return facts(items)
 
 

@@ -89,8 +89,8 @@ def _heads_of_layer(kind: str, layer: int, heads: Tensor, tokens: tuple[Sequence
     down = len(heads) // across
     figure = new_figure(min(14, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3), WIDE)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    for head, (panel, weights) in enumerate(zip(panels.flat, heads, strict=True), start=1):
-        image = heat_map(panel, weights.numpy(), rows, columns)
+    image = heat_map(panels.flatten().tolist(), heads.numpy(), rows, columns)
+    for head, panel in enumerate(panels.flat, start=1):
         panel.set_title(f"head {head}")
     figure.supylabel(f"query: {row_label}", fontsize=10)
     figure.supxlabel(f"key: {column_label}", fontsize=10)

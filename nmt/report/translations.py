@@ -45,6 +45,11 @@ class Text:
     note: str = ""
     """What translated it."""
 
+    @property
+    def pairs(self) -> tuple[list[str] | None, list[str]]:
+        """Sources and references: systems with the same ones can be compared."""
+        return self.source, self.reference
+
 
 class System:
     """The translations of a text by one system, their scores and faults."""

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.system.console import counted
 from nmt.text.languages import UNSPACED
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
@@ -51,23 +52,19 @@ class Glossary:
             if not line.strip():
                 continue
             columns = [normalize(column) for column in line.split("\t")]
-            if len(columns) != 2:
+            words = tuple(_WORD.findall(columns[0]))
+            if len(columns) != 2 or not words or not columns[1]:
                 raise DataError(
-                    f"{path}:{number}: found {len(columns)} column{'s' * (len(columns) > 1)}, expected 2: the source "
-                    f"term, one tab, the target term: {line[:60]!r}"
+                    f"{path}:{number}: found {counted(len(columns), 'column')}, expected 2 that are not empty, the "
+                    f"source term, one tab, the target term: {line[:60]!r}; correct the line, or remove it"
                 )
-            source, target = columns
-            words = tuple(_WORD.findall(source))
-            if not words or not target:
-                side = "target" if words else "source"
-                raise DataError(f"{path}:{number}: the {side} term is empty; write both, or remove the line")
             if words in seen:
                 raise DataError(
-                    f"{path}:{number}: '{source}' is on line {seen[words]} already; keep one of the lines, for a term "
-                    "has one translation"
+                    f"{path}:{number}: '{columns[0]}' is on line {seen[words]} already; keep one of the lines, for "
+                    "a term has one translation"
                 )
             seen[words] = number
-            terms[source] = target
+            terms[columns[0]] = columns[1]
         if not terms:
             raise DataError(f"{path}: there are no terms in it; write one a line: source term, tab, target term")
         return cls(terms)
@@ -84,20 +81,17 @@ class Glossary:
         found = [
             word for word in _WORD.finditer(line) if not any(start <= word.start() < end for start, end in outside)
         ]
-        words, matches, start = [word[0] for word in found], [], 0
+        words, matches, start = [word[0] for word in found], list[tuple[str, int, int]](), 0
         while start < len(words):
-            sizes = range(min(self._longest, len(words) - start), 0, -1)
-            size = next((size for size in sizes if self._term(words, start, size)), 0)
-            if size:
-                span = found[start].start(), found[start + size - 1].end()
-                matches.append((self._term(words, start, size), *span))
-            start += size or 1
+            for end in range(min(start + self._longest, len(words)), start, -1):
+                exact = tuple(words[start:end])
+                target = self._by_words.get(exact) or self._by_words.get(tuple(map(str.lower, exact)))
+                if target:
+                    matches.append((target, found[start].start(), found[end - 1].end()))
+                    start = end - 1
+                    break
+            start += 1
         return matches
-
-    def _term(self, words: Sequence[str], start: int, size: int) -> str:
-        """Return the target of the term made of these words, "" if there is none."""
-        exact = tuple(words[start : start + size])
-        return self._by_words.get(exact) or self._by_words.get(tuple(word.lower() for word in exact), "")
 
 
 def missing_terms(targets: Sequence[str], text: str) -> list[str]:
@@ -107,11 +101,13 @@ def missing_terms(targets: Sequence[str], text: str) -> list[str]:
     ['gatto']
     """
     return [
-        target for target, count in Counter(targets).items() for _ in range(count - len(_whole(target).findall(text)))
+        target
+        for target, count in Counter(targets).items()
+        for _ in range(count - len(whole_word(target).findall(text)))
     ]
 
 
-def _whole(term: str) -> re.Pattern[str]:
+def whole_word(term: str) -> re.Pattern[str]:
     """Match a term that is not part of a longer word of a script with spaces."""
     letter = rf"[^\W{UNSPACED}]"
     before = rf"(?<!{letter})" if re.match(letter, term) else ""

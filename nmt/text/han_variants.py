@@ -63,8 +63,7 @@ def convert(text: str, language: str, variant: Variant) -> str:
     Raises ConfigError without OpenCC.
     """
     conversion = _stated_conversion(language) or ("t2s" if variant == "Simplified" else "s2t")
-    converted: str = _converter(conversion).convert(text)
-    return converted
+    return str(_converter(conversion).convert(text))
 
 
 def check_converter() -> None:

@@ -71,24 +71,8 @@ _THREE_LETTERS = (
     "ara:ar ces:cs chi:zh dan:da deu:de ell:el eng:en fas:fa fin:fi fra:fr heb:he hin:hi hun:hu ind:id ita:it jpn:ja "
     "kor:ko nld:nl pol:pl por:pt ron:ro rus:ru spa:es swe:sv tha:th tur:tr ukr:uk vie:vi zho:zh"
 )
+_LANGUAGES = {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
 _ALIASES = {"jp": "ja"} | {code[:3]: code[4:] for code in _THREE_LETTERS.split()}
-
-_NAMES = (
-    "af:Afrikaans am:Amharic ar:Arabic as:Assamese az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bo:Tibetan "
-    "br:Breton bs:Bosnian ca:Catalan co:Corsican cs:Czech cy:Welsh da:Danish de:German dz:Dzongkha el:Greek en:English "
-    "eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fa:Farsi fi:Finnish fo:Faroese fr:French fy:Frisian "
-    "ga:Irish gd:Gaelic gl:Galician gu:Gujarati ha:Hausa he:Hebrew hi:Hindi hr:Croatian ht:Haitian hu:Hungarian "
-    "hy:Armenian id:Indonesian ig:Igbo is:Icelandic it:Italian ja:Japanese jv:Javanese ka:Georgian kk:Kazakh km:Khmer "
-    "kn:Kannada ko:Korean ku:Kurdish ky:Kyrgyz la:Latin lb:Luxembourgish lo:Lao lt:Lithuanian lv:Latvian lzh:Literary "
-    "mg:Malagasy mi:Maori mk:Macedonian ml:Malayalam mn:Mongolian mr:Marathi ms:Malay mt:Maltese my:Burmese nb:Bokmål "
-    "ne:Nepali nl:Dutch nn:Nynorsk no:Norwegian ny:Chichewa oc:Occitan pa:Punjabi pl:Polish ps:Pashto pt:Portuguese "
-    "rm:Romansh ro:Romanian ru:Russian sa:Sanskrit sc:Sardinian sd:Sindhi si:Sinhala sk:Slovak sl:Slovenian sn:Shona "
-    "so:Somali sq:Albanian sr:Serbian st:Sotho su:Sundanese sv:Swedish sw:Swahili ta:Tamil te:Telugu tg:Tajik th:Thai "
-    "ti:Tigrinya tk:Turkmen tl:Tagalog tr:Turkish tt:Tatar ug:Uyghur uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese "
-    "wuu:Wu xh:Xhosa yi:Yiddish yo:Yoruba yue:Cantonese zh:Chinese zh:Mandarin zu:Zulu"
-)
-_CODE_OF = {name.casefold(): code for code, _, name in (entry.partition(":") for entry in _NAMES.split())}
-_QUALIFIERS = {"simplified", "traditional", "brazilian", "european", "modern"}
 
 _EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
 """Name and BLEU tokenizer of the languages that `detect_language` finds."""
@@ -105,16 +89,6 @@ def primary_code(code: str) -> str:
     """
     primary = re.split("[-_]", code.strip().lower())[0]
     return _ALIASES.get(primary, primary)
-
-
-def language_code(name: str) -> str:
-    """Return the language of a code in any usual spelling, or of an English name; other text as `primary_code` does.
-
-    >>> [language_code(name) for name in ("pt_BR", "Italian", "CHINESE (Simplified)", "sentence")]
-    ['pt', 'it', 'zh', 'sentence']
-    """
-    words = re.findall(r"[^\W\d_]+", re.sub(r"\(.*\)", "", name.casefold()))
-    return _CODE_OF.get(" ".join(word for word in words if word not in _QUALIFIERS)) or primary_code(name)
 
 
 def script_of(code: str) -> str | None:
@@ -143,17 +117,17 @@ class TargetLanguage:
         return self.code in ("zh", "ja")
 
     @property
+    def looks(self) -> str:
+        """The predicate of a sentence on a text in this language."""
+        known = self.code in _EAST_ASIAN
+        return f"looks {_EAST_ASIAN[self.code][0]}" if known else "does not look Chinese, Japanese or Korean"
+
+    @property
     def notice(self) -> str | None:
         """A line for users who gave no language."""
         if self.found == "given":
             return None
         return f"target language not given; text {self.looks}: BLEU tokenizer {self.tokenizer}; --target-lang to choose"
-
-    @property
-    def looks(self) -> str:
-        """The predicate of a sentence on a text in this language."""
-        known = self.code in _EAST_ASIAN
-        return f"looks {_EAST_ASIAN[self.code][0]}" if known else "does not look Chinese, Japanese or Korean"
 
 
 def target_language(code: str) -> TargetLanguage:
@@ -162,20 +136,18 @@ def target_language(code: str) -> TargetLanguage:
     >>> target_language("zho_Hans").tokenizer
     'zh'
     """
-    primary = primary_code(code)
-    return TargetLanguage("zh" if script_of(primary) == "Han" else primary, stated=code)
+    return TargetLanguage("zh" if script_of(code) == "Han" else primary_code(code), stated=code)
 
 
 def is_language(code: str) -> bool:
     """Whether a code in any usual spelling is that of a language in the tables of nmt."""
-    return primary_code(code) in {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
+    return primary_code(code) in _LANGUAGES
 
 
 def known_language(code: str, name: str) -> TargetLanguage:
     """Return the language of a code. Raises ConfigError, with the name of the option, for a code that is unknown."""
     if not is_language(code):
-        known = sorted({*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()})
-        raise ConfigError(f"{name} {code}: unknown language code, expected one of {' '.join(known)}")
+        raise ConfigError(f"{name} {code}: unknown language code, expected one of {' '.join(sorted(_LANGUAGES))}")
     return target_language(code)
 
 
@@ -187,9 +159,5 @@ def detect_language(lines: Iterable[str]) -> TargetLanguage:
     text = "".join(islice(lines, _LINES_READ))
     han, kana, hangul = (len(re.findall(f"[{letters}]", text)) for letters in (HAN, KANA, HANGUL))
     total = han + kana + hangul
-    if total <= _SHARE * sum(map(str.isalpha, text)):
-        return TargetLanguage("", "detected")
-    for code, count in (("ja", kana), ("ko", hangul)):
-        if count > _SHARE * total:
-            return TargetLanguage(code, "detected")
-    return TargetLanguage("zh", "detected")
+    code = "ja" if kana > _SHARE * total else "ko" if hangul > _SHARE * total else "zh"
+    return TargetLanguage(code if total > _SHARE * sum(map(str.isalpha, text)) else "", "detected")

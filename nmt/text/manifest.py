@@ -1,18 +1,26 @@
-"""The manifest of a prepared corpus, `manifest.json`: what it was made from, counts, and digests of its files."""
+"""The manifest of a prepared corpus, `manifest.json`: settings, input files and counts; whether it is still current.
+
+A corpus is current as a file is for make: the settings are those of the recipe, and each input file has its recorded
+size and time of change. A file that is missing counts as unchanged. A corpus that is prepared again from the same text
+has the same fingerprint, so that runs can be resumed with it.
+"""
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import Data, MaxLength
+from nmt.config import Data, MaxLength, Recipe
+from nmt.config.recorded import differences
 from nmt.errors import DataError
-from nmt.system.files import Marker, digest_of
+from nmt.system.files import Marker
+from nmt.text.corpus import text_files
+from nmt.text.tokenizer import tokenizer_files
 
-PREPARED = Marker("manifest.json", "nmt prepared corpus", 3)
+PREPARED = Marker("manifest.json", "nmt prepared corpus", 4)
 """The file by which a folder is a prepared corpus."""
 
 
@@ -22,25 +30,6 @@ class UnusableCorpusError(DataError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}; prepare it again with nmt prepare --force")
         self.reason = reason
-
-
-@dataclass(frozen=True)
-class FileDigest:
-    """The content of a file: its bytes and their SHA-256."""
-
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, path: Path) -> "FileDigest":
-        """Read a file."""
-        return cls(path.stat().st_size, digest_of(path))
-
-    def check(self, path: Path, read: bool) -> None:
-        """Raise DataError for a file of another size or, if it is to be read, of another content."""
-        size = path.stat().st_size if path.is_file() else None
-        if size != self.size or (read and digest_of(path) != self.sha256):
-            raise UnusableCorpusError(f"{path}: damaged: not the file that was written")
 
 
 @dataclass(frozen=True)
@@ -59,49 +48,39 @@ class SideCounts:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """Pairs read, pairs removed by each filter rule, pairs kept; pairs kept of each corpus, and counts of its sides."""
+    """Pairs read, pairs kept, those of each text, and counts of both sides."""
 
     read: int
     kept: int
-    refused: dict[str, int]
+    corpora: tuple[int, ...]
     source: SideCounts
     target: SideCounts
-    corpora: tuple[int, ...]
-    sides: tuple[tuple[SideCounts, SideCounts], ...] = ()
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a prepared corpus: settings, inputs, counts, digests.
-
-    It is the same, byte for byte, wherever the inputs are and whenever they are prepared.
-    """
+    """The description of a prepared corpus."""
 
     settings: dict[str, Any]  # the part of the recipe that the result depends on, by sections and texts
-    inputs: dict[str, FileDigest]  # the files that it was made from, by their keys in the recipe
-    vocabulary: tuple[int, int]  # number of pieces of the source and the target side
+    inputs: dict[str, tuple[int, int]]  # size and time of change, in ns, of each file, by its key in the recipe
+    fingerprint: str
+    """The SHA-256 of token ids, tokenizers and validation text."""
+    vocabulary: tuple[int, int]
+    """Number of pieces of the source and the target side."""
     train: SplitCounts
     valid: SplitCounts | None
-    max_length: MaxLength | None = None
+    max_length: MaxLength
     """Limit on the length of translations, from the lengths in the training text."""
-    files: dict[str, FileDigest] = field(default_factory=dict)
-    """Every other file of the prepared corpus except `inputs.json`."""
-    versions: dict[str, str] = field(default_factory=dict)
-    """Versions of the programs on which the result depends."""
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of token ids, tokenizers and validation text, whatever they were made from."""
-        return _digest([(name, file.sha256) for name, file in self.files.items() if name not in _DESCRIPTIONS])
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
         weights = [(text.oversample, text.tag) for text in (*data.train, *data.valid)]
-        return _digest([self.fingerprint, data.temperature, weights])
+        content = json.dumps([self.fingerprint, data.temperature, weights], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        PREPARED.write(directory, _MANIFEST.dump_python(self))
+        PREPARED.write(directory, _MANIFEST.dump_python(self, mode="json"))
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
@@ -119,8 +98,58 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
-_DESCRIPTIONS = ("audit.json", "report.md")
 
 
-def _digest(content: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def why_stale(recipe: Recipe) -> str | None:
+    """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current."""
+    directory = recipe.prepared_directory
+    if PREPARED.read(directory).keys() <= PREPARED.header.keys():  # none, or one that was being replaced
+        return "there is none yet"
+    try:
+        manifest = Manifest.read(directory)
+    except UnusableCorpusError as error:
+        return error.reason
+    before, now = dict(manifest.settings), recorded_settings(recipe)
+    tags = before.pop("tags")  # others may be among them
+    missing = next((tag for tag in now.pop("tags") if tag not in tags), None)
+    if missing is not None and recipe.train.init_from is None:
+        return f'data.train: the tokenizer was trained without the tag "{missing}"'
+    if (changed := next(differences(before, now), None)) is not None:
+        return str(changed)
+    files = input_files(recipe)
+    return next(
+        (f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)), None
+    )
+
+
+def recorded_settings(recipe: Recipe) -> dict[str, Any]:
+    """Return the settings that the result depends on, as plain JSON values, by sections and texts.
+
+    The folder of a text does not matter. Its weight and tag are settings of training; only the set of all tags matters,
+    since each is a symbol of the tokenizer.
+    """
+    texts = {
+        key: corpus.model_dump(mode="json", include={"columns", "target_language"})
+        | {name: path.name for name, path in corpus.files.items()}
+        for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items()
+    }
+    tokenizer: object = recipe.tokenizer.model_dump(mode="json")
+    if recipe.train.init_from is not None:
+        tokenizer = [path.name for path in tokenizer_files(recipe.train.init_from)]
+    languages, filters = recipe.languages.model_dump(mode="json"), recipe.data.filters.model_dump(mode="json")
+    return {"languages": languages, **texts, "data.filters": filters, "tokenizer": tokenizer, "tags": recipe.data.tags}
+
+
+def input_files(recipe: Recipe) -> dict[str, Path]:
+    """Return the files that preparation reads by their keys: the texts, and the tokenizers of the initial model."""
+    texts = {**recipe.data.prepared_texts, **recipe.data.test_texts}
+    files = {f"{key}.{name}": path for key, text in texts.items() for name, path in text_files(text).items()}
+    if recipe.train.init_from is not None:
+        files |= {f"train.init_from {path.name}": path for path in tokenizer_files(recipe.train.init_from)}
+    return files
+
+
+def stamps(files: dict[str, Path]) -> dict[str, tuple[int, int]]:
+    """Return the size and the time of change of the files that exist."""
+    existing = {key: path.stat() for key, path in files.items() if path.exists()}
+    return {key: (status.st_size, status.st_mtime_ns) for key, status in existing.items()}

@@ -5,8 +5,7 @@
     train/source.tokens.npy                ids of all sentences end to end, uint16 if the vocabulary fits, else int32
     train/source.offsets.npy               (N+1,) int64: sentence i is tokens[offsets[i]:offsets[i+1]]
     train/target.tokens.npy, train/target.offsets.npy
-    audit.json, report.md                  findings about the training text
-    inputs.json                            where the inputs were and when they were changed: saves reading them again
+    audit.json                             what the rules removed, and findings about the texts
     valid/…                                the same; only if the recipe names a validation text
     valid.json                             all validation sentences and references as they were written; with several
                                            texts also the number of lines of each
@@ -17,7 +16,7 @@ stored: the pairs of one corpus are contiguous, in the order of the recipe, and 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -29,14 +28,10 @@ import numpy.typing as npt
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ModelError
 from nmt.text.corpus import SentencePair
-from nmt.text.manifest import Manifest, UnusableCorpusError
+from nmt.text.manifest import Manifest, SideCounts, UnusableCorpusError
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
-_SMALL_FILE = 2**20  # bytes; the digest of such a file is compared whenever the corpus is opened
-_CHECKED_AT_ONCE = 2**22  # tokens
-
 Ids = npt.NDArray[np.int32]
-Arrays = Callable[[str], Iterable[npt.NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -82,16 +77,6 @@ class TokenStore(Sequence[Ids]):
         """Return the ids of sentence `index` as int32 (length,)."""
         i = range(len(self))[index]
         return self._tokens[self.offsets[i] : self.offsets[i + 1]].astype(np.int32)
-
-    def check(self, vocabulary: int) -> None:
-        """Raise ValueError for offsets that do not increase and for ids that are not in the vocabulary."""
-        for start in range(0, len(self.offsets), _CHECKED_AT_ONCE):
-            if self.offsets[0] != 0 or (np.diff(self.offsets[start : start + _CHECKED_AT_ONCE + 1]) < 0).any():
-                raise ValueError("offsets that do not increase")
-        for start in range(0, len(self._tokens), _CHECKED_AT_ONCE):
-            tokens = self._tokens[start : start + _CHECKED_AT_ONCE]
-            if not (tokens.min() >= 0 and tokens.max() < vocabulary):
-                raise ValueError(f"ids that are not in its vocabulary of {vocabulary:,} pieces")
 
     def gather(self, indices: npt.NDArray[np.int64]) -> "Sentences":
         """Return the sentences at some indices."""
@@ -200,7 +185,7 @@ class PreparedCorpus:
     manifest: Manifest
 
     @classmethod
-    def open(cls, directory: Path, recipe: Recipe | None = None, verify: bool = False) -> "PreparedCorpus":
+    def open(cls, directory: Path, recipe: Recipe | None = None) -> "PreparedCorpus":
         """Open a prepared corpus, with the weights and tags of a recipe if it is given.
 
         This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
@@ -222,57 +207,56 @@ class PreparedCorpus:
             train = train.with_settings(recipe, recipe.data.train, tokenizers.source)
             if valid is not None:
                 valid = valid.with_settings(recipe, recipe.data.valid, tokenizers.source)
-        texts = [] if valid is None else _read_valid_texts(directory)
-        corpus = cls(train, valid, texts, tokenizers, manifest)
-        for name, digest in manifest.files.items():
-            digest.check(directory / name, verify or digest.size <= _SMALL_FILE)
-        if verify:
-            corpus._check_ids(directory)
-        return corpus
+        return cls(train, valid, [] if valid is None else _read_valid_texts(directory), tokenizers, manifest)
 
     @property
     def valid_sources(self) -> list[str]:
         """The sources of all validation texts."""
         return [line for sources, _ in self.valid_texts for line in sources]
 
-    def _check_ids(self, directory: Path) -> None:
-        for name, split in (("train", self.train), ("valid", self.valid)):
-            for side in ("source", "target") if split is not None else ():
-                try:
-                    getattr(split, side).check(len(getattr(self.tokenizers, side)))
-                except ValueError as error:
-                    raise UnusableCorpusError(f"{directory / name}: damaged: the {side} holds {error}") from None
+
+class ArrayFile:
+    """A one-dimensional `.npy` file that grows: its header has space for a larger number of values."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self._path, self._dtype = path, dtype
+        self.length = 0
+        path.touch()
+        self.append(np.zeros(0))
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Append an array."""
+        self.length += len(values)
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
+        with self._path.open("r+b") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            file.seek(0, 2)
+            file.write(values.astype(self._dtype).tobytes())
 
 
-def smallest_type(vocabulary: int) -> np.dtype[Any]:
-    """Return the type in which ids are stored."""
-    return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
+class SideWriter:
+    """Writes the sentences of a side, which `TokenStore.open` reads, and counts what they consist of."""
 
+    def __init__(self, directory: Path, side: str, tokenizer: Tokenizer) -> None:
+        small = len(tokenizer) <= 1 << 16
+        self._tokens = ArrayFile(directory / f"{side}.tokens.npy", np.dtype(np.uint16 if small else np.int32))
+        self._offsets = ArrayFile(directory / f"{side}.offsets.npy", np.dtype(np.int64))
+        self._offsets.append(np.zeros(1))
+        self._spelled = tokenizer.spelled()
+        self._characters = self._missing = 0
 
-def write_side(directory: Path, side: str, vocabulary: int, size: tuple[int, int], arrays: Arrays) -> None:
-    """Write the sentences of a side; `size` is their number, and that of their tokens.
+    def append(self, lines: Iterable[str], sentences: Sequence[Sequence[int]]) -> None:
+        """Append sentences with their ids."""
+        stored = Sentences.of(sentences)
+        self._offsets.append(self._tokens.length + np.cumsum(stored.lengths))
+        self._tokens.append(stored.ids)
+        self._characters += sum(map(len, lines))
+        self._missing += int(self._spelled[stored.ids].sum())
 
-    `arrays("source.tokens")` yields the ids of sources end to end, `arrays("source.lengths")` the length of each, in
-    arrays of any size, of which one at a time is in RAM.
-    """
-    sentences, tokens = size
-
-    def offsets() -> Iterator[npt.NDArray[np.int64]]:
-        start = 0
-        for lengths in arrays(f"{side}.lengths"):
-            yield start + np.cumsum(lengths)
-            start += int(lengths.sum())
-
-    _write_array(directory / f"{side}.tokens.npy", smallest_type(vocabulary), tokens, arrays(f"{side}.tokens"))
-    _write_array(directory / f"{side}.offsets.npy", np.dtype(np.int64), sentences + 1, chain([np.zeros(1)], offsets()))
-
-
-def _write_array(path: Path, dtype: np.dtype[Any], length: int, parts: Iterable[npt.NDArray[Any]]) -> None:
-    with path.open("wb") as file:
-        header = {"descr": dtype.str, "fortran_order": False, "shape": (length,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for part in parts:
-            file.write(part.astype(dtype).tobytes())
+    @property
+    def counts(self) -> SideCounts:
+        """What was written."""
+        return SideCounts(self._tokens.length, self._characters, self._missing)
 
 
 def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) -> None:

@@ -12,7 +12,6 @@ and after decoding by a character that normalized text does not contain.
 import io
 import math
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +25,6 @@ import sentencepiece
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text.normalize import normalize
-from nmt.text.word_encoding import WordEncoder
 
 PAD, UNK, BOS, EOS = range(4)
 
@@ -37,7 +35,6 @@ COVERAGE = 0.9999
 """Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
 _TRAINING_SENTENCES = 2_000_000
 """More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
-_LARGEST_MODEL = 2**28  # bytes; a million pieces take about 20 MiB
 _LONGEST_LINE = 4192  # bytes; SentencePiece ignores longer lines
 _TRAINING_THREADS = 8  # fixed, because sums of floats, and with them the pieces, depend on the number of threads
 
@@ -73,14 +70,12 @@ class Tokenizer:
             raise ConfigError(
                 f"tokenizer.symbols: {changed!r} does not occur in normalized text, expected {normalize(changed)!r}"
             )
-        count, failure, model = 0, None, io.BytesIO()
+        failure, model = None, io.BytesIO()
 
         def read() -> Iterator[str]:
-            nonlocal count, failure
+            nonlocal failure
             try:
-                for text in filter(None, map(_escape, lines)):
-                    count += 1
-                    yield text
+                yield from filter(None, map(_escape, lines))
             except BaseException as error:
                 failure = error  # SentencePiece raises a RuntimeError in its place
                 raise
@@ -110,8 +105,7 @@ class Tokenizer:
             if failure is not None:
                 raise failure from None
             if "sentences_.empty()" in str(error):
-                too_long = f"every line is longer than {_LONGEST_LINE} bytes; put one sentence per line"
-                found = too_long if count else "every line is empty"
+                found = f"every line is empty or longer than {_LONGEST_LINE} bytes; put one sentence per line"
                 raise DataError(f"there is no text to train the tokenizer on: {found}") from None
             raise _explained(str(error), settings) from None
         return cls.from_bytes(model.getvalue())
@@ -189,22 +183,11 @@ class Tokenizer:
         ids: list[int] = self._processor.encode(_escape(text))
         return ids
 
-    def encode_lines(
-        self, text: bytes, threads: int | None = None
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Return the ids of normalized lines, separated by `\\n`, end to end, and the length of each.
-
-        A text without bytes has no lines. By default there is one thread a core.
-        """
-        if not text:
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
-        replaced = text.replace(_SPACE_MARK.encode(), _REPLACEMENT.encode())
-        return self._word_encoder.encode(replaced + b"\n", threads or -1)
-
-    @cached_property
-    def _word_encoder(self) -> WordEncoder:
-        table = self.table
-        return WordEncoder(self._processor, table.scores, frozenset({UNK, *table.bytes}) | table.protected, self.merges)
+    def encode_lines(self, lines: Iterable[str], threads: int) -> list[list[int]]:
+        """Return the ids of normalized lines, as `encode` does, in so many threads."""
+        escaped = [line.replace(_SPACE_MARK, _REPLACEMENT) for line in lines]
+        ids: list[list[int]] = self._processor.encode(escaped, num_threads=threads)
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the normalized sentence of ids, always one line. Special symbols and tags are skipped.
@@ -215,32 +198,15 @@ class Tokenizer:
         text: str = self._processor.decode(plain)
         return normalize(text.replace(_REPLACEMENT, _SPACE_MARK))
 
-    def spell(self, ids: Sequence[int]) -> list[bytes]:
-        """Return the UTF-8 bytes of each id, with the space before it; empty for special symbols and tags."""
-        return self._written(ids, [self._processor.id_to_piece(i) for i in ids])
-
     def spell_text(self, text: str) -> list[bytes]:
-        """Return the UTF-8 bytes of each id of `encode(text)`, also for characters without a piece."""
-        return self._written(self.encode(text), self._processor.encode(_escape(text), out_type=str))
-
-    def _written(self, ids: Sequence[int], pieces: Sequence[str]) -> list[bytes]:
-        """Return the bytes of ids whose pieces are given."""
+        """Return the UTF-8 bytes of each id of `encode(text)`, with the space before it."""
         parts = []
-        for i, piece in zip(ids, pieces, strict=True):
-            if i in self.table.bytes:
-                parts.append(bytes([self.table.bytes[i]]))
-            else:
-                parts.append(b"" if i in self.table.controls else piece.replace(_SPACE_MARK, " ").encode())
+        for i, piece in zip(self.encode(text), self._processor.encode(_escape(text), out_type=str), strict=True):
+            byte = self.table.bytes.get(i)
+            parts.append(piece.replace(_SPACE_MARK, " ").encode() if byte is None else bytes([byte]))
         # the replacement may be spelled byte by byte; it is as long as the space mark
         whole = io.BytesIO(b"".join(parts).replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]
-
-    def missing_characters(self, text: str) -> str:
-        """Return the characters of a sentence that have no piece, in order."""
-        bytes_of = self.table.bytes
-        parts = zip(self.encode(text), self.spell_text(text), strict=True)
-        missing = b"".join(part for i, part in parts if i == UNK or i in bytes_of)
-        return missing.decode("utf-8", "ignore").replace(" ", "")
 
     def spelled(self) -> npt.NDArray[np.bool_]:
         """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
@@ -308,9 +274,6 @@ def _escape(text: str) -> str:
 
 def _load_file(path: Path) -> Tokenizer:
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_MODEL:
-            raise ModelError(f"expected a regular file of at most {_LARGEST_MODEL >> 20} MiB")
         return Tokenizer.from_bytes(path.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"{path.parent}: no {path.name} here; a complete directory holds its tokenizer") from None

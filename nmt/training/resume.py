@@ -31,11 +31,8 @@ def check_run_directory(recipe: Recipe) -> None:
     RUN.check(recipe.run, beside=("prepared",), inputs=inputs)
 
 
-def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = None) -> None:
-    """Raise ConfigError unless the run has no checkpoints, or is of this format, recipe and text.
-
-    `stale` is the reason why the corpus has to be prepared again, if there is one.
-    """
+def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
+    """Raise ConfigError unless the run has no checkpoints, or is of this format, recipe and text."""
     if not run.saved():
         return
     check_format(run.path)
@@ -56,10 +53,9 @@ def check_may_continue(recipe: Recipe, run: RunDirectory, stale: str | None = No
         trained_on = read_progress(run.saved()[-1]).corpus
     except (DataError, DamagedError):
         return  # checked again when the corpus is prepared and the newest whole checkpoint is found
-    reason = "" if stale is None else f" ({stale})"
-    if reason or trained_on not in ("", manifest.training_fingerprint(recipe.data)):
+    if trained_on not in ("", manifest.training_fingerprint(recipe.data)):
         raise ConfigError(
-            f"{run.path}: the texts or their preparation have changed since this run was started{reason}; undo the "
+            f"{run.path}: the texts or their preparation have changed since this run was started; undo the "
             "change and run nmt prepare, set 'run' to another folder, or start over with --restart"
         )
 

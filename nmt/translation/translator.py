@@ -23,6 +23,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
+from nmt.text.glossary import whole_word
 from nmt.text.languages import target_language
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
@@ -291,7 +292,7 @@ class Translator:
         begun = []
         for one, rank, phrases in placed:
             text, terms = one.found[rank].text, [each.text for each in phrases if each.start < each.end]
-            end = max((text.rfind(term) + len(term) for term in terms if term in text), default=0)
+            end = max((found.end() for term in terms for found in whole_word(term).finditer(text)), default=0)
             if end:
                 begun.append((one, rank, replace(one, prefix=text[:end])))
         self._search([other for *_, other in begun], options)

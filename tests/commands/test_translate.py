@@ -177,7 +177,7 @@ class TestInput:
             found = run_command("translate", "-m", model, "-i", path, "-q")
             assert (found.exit_code, found.stdout) == (0, expected), found.stderr
         missing = run_command("translate", "-m", model, "-i", archive / "in.txt", "-q")
-        assert missing.stderr == f"error: {archive}: no member in.txt (folder/in.txt)\n"
+        assert missing.stderr == f"error: {archive}: no member in.txt; name one as {archive}/NAME (folder/in.txt)\n"
         over = run_command("translate", "-m", model, "-i", archive / "folder" / "in.txt", "-o", archive, "-q")
         assert (over.exit_code, over.stderr.splitlines()[0]) == (
             2, f"error: {archive}: cannot write it: it is also read, and the output is a new file; name another file",

@@ -73,6 +73,19 @@ def test_faults_are_found_beside_source_and_reference(
 
 
 @pytest.mark.parametrize(
+    ("text", "source", "numbers"),
+    [
+        ("二十只猫", "20 cats", 0),
+        ("1983年", "in 1984", 1),
+        ("一九八四年", "in 1984", 0),
+        ("200亿元", "20 billion yuan", 0),
+    ],
+)
+def test_numbers_in_chinese_numerals_are_not_lost(text: str, source: str, numbers: int) -> None:
+    assert len(found(text, source, language="zh")) == numbers
+
+
+@pytest.mark.parametrize(
     ("text", "language", "unit"),
     [
         ("il gatto il gatto il gatto il gatto dorme", "it", "il gatto × 4"),

@@ -13,9 +13,9 @@ import pytest
 from nmt.report import corpus_section as module
 from nmt.report.corpus_section import audit_html, corpus_section, histogram, length_drawings
 from nmt.report.run_records import RunRecords
-from nmt.text.auditing.audit import Audit, CorpusAudit, Example
-from nmt.text.auditing.corpus_findings import Finding
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed
+from nmt.text.preparing.findings import Finding
 from tests.report.run_files import train_line, write_run
 
 
@@ -85,10 +85,10 @@ def test_corpus_that_is_gone_or_damaged_is_named(
 
 
 def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
-    example = Example("a.tsv:7", "<b>one & two</b>", "x" * 400, "identical")
-    corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, 8, {"copy": 1}, {"copy": [example]})
+    example = Removed("copy", "a.tsv:7", "identical", "<b>one & two</b>", "x" * 400)
+    corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, {"copy": 1}, {"copy": [example]})
     finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
-    html = audit_html(Audit((corpus,), (finding,), {"leak": "no test text"}))
+    html = audit_html(Audit([corpus], [finding], {"leak": "no test text"}))
     for text in (
         "<td>removed: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
         "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",

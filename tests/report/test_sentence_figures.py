@@ -1,11 +1,14 @@
 """Figures of a sentence show the weights under their tokens, and the search whose result is the translation."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from matplotlib.colors import to_hex
 
+from nmt.config import DecodeSettings
+from nmt.config.decode_section import Sampling
 from nmt.decoding.alignment import Attention
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
@@ -74,6 +77,9 @@ def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
     tokens = translator.tokenizers.target.encode(translator.translate(SOURCE).text)
     rows = [label.get_text() for label in heads[2].figure.axes[0].get_yticklabels()]
     assert rows == [*(translator.tokenizers.target.pieces[token] for token in tokens), "</s>"]
+    sampling = DecodeSettings(beam=2, sampling=Sampling(temperature=0.7))
+    save_model(tmp_path / "model", replace(tiny_loaded_model(), decode=sampling))
+    assert sentence_drawings(tmp_path / "model", SOURCE)[-1].name == "search-tree", "of a beam search all the same"
 
 
 @pytest.mark.parametrize(("text", "found"), [(" ", "0 tokens"), ("the cat " * 60, r"\d+ tokens")])

@@ -96,8 +96,8 @@ def test_read_accepts_valid_files(tmp_path: Path) -> None:
     [
         ("a\tb\nc\n", r"terms\.tsv:2: found 1 column, expected 2"),
         ("a\tb\tc\n", r"terms\.tsv:1: found 3 columns, expected 2"),
-        ("\tb\n", r"terms\.tsv:1: the source term is empty"),
-        ("a\t \n", r"terms\.tsv:1: the target term is empty"),
+        ("\tb\n", r"terms\.tsv:1: found 2 columns, expected 2 that are not empty"),
+        ("a\t \n", r"terms\.tsv:1: found 2 columns, expected 2 that are not empty"),
         ("a\tb\nx\ty\na\tc\n", r"terms\.tsv:3: 'a' is on line 1 already"),
         ("a b\tb\na  b\tb\n", r"terms\.tsv:2: 'a b' is on line 1 already"),
         ("\n\n", r"terms\.tsv: there are no terms"),

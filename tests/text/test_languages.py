@@ -5,10 +5,7 @@ import unicodedata
 from functools import cache
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nmt.text import languages
 from nmt.text.languages import HAN, HANGUL, KANA, SCRIPTS, UNSPACED, UNSPACED_TEXT, detect_language, target_language
 
 
@@ -16,17 +13,12 @@ from nmt.text.languages import HAN, HANGUL, KANA, SCRIPTS, UNSPACED, UNSPACED_TE
     ("code", "tokenizer"),
     [
         ("zh", "zh"),
-        ("ZH", "zh"),
-        ("zh-CN", "zh"),
-        ("zh_Hant", "zh"),
         ("zho_Hans", "zh"),
         ("cmn", "zh"),
         ("ja", "ja-mecab"),
-        ("jpn_Jpan", "ja-mecab"),
         ("ko", "ko-mecab"),
         ("kor", "ko-mecab"),
         ("it", "13a"),
-        ("en-GB", "13a"),
         ("xx", "13a"),
     ],
 )
@@ -69,16 +61,6 @@ def test_notice_names_the_recognised_language_and_the_option() -> None:
     assert "does not look Chinese, Japanese or Korean: BLEU tokenizer 13a" in (detect_language(["ciao"]).notice or "")
 
 
-@given(st.lists(st.text()))
-def test_any_text_has_a_result(lines: list[str]) -> None:
-    assert detect_language(lines).code in ("", "zh", "ja", "ko")
-
-
-@given(st.text(st.characters(max_codepoint=0x24F)))
-def test_latin_text_is_not_recognised_as_another_script(line: str) -> None:
-    assert detect_language([line]).code == ""
-
-
 def test_language_of_real_text_is_recognised(shared_data) -> None:
     flores = shared_data / "flores200-dev"
     for name, code in [("zho_Hans", "zh"), ("zho_Hant", "zh"), ("ita_Latn", ""), ("eng_Latn", "")]:
@@ -107,11 +89,6 @@ def test_scripts_contain_the_letters_named_after_them_in_unicode(script: str) ->
             assert letter_of.match(chr(code)), f"{script} lacks U+{code:04X} {name}"
         if name.startswith(others):
             assert not letter_of.match(chr(code)), f"{script} holds U+{code:04X} {name}"
-
-
-def test_every_language_has_one_script_of_the_table() -> None:
-    listed = [language for _, codes in languages._SCRIPTS.values() for language in codes.split()]
-    assert len(listed) == len(set(listed))
 
 
 @cache
@@ -143,11 +120,3 @@ def test_unspaced_text_contains_no_latin_letters_and_no_spaces() -> None:
             assert re.match(f"[{UNSPACED_TEXT}]", chr(code))
     assert re.fullmatch(f"[{UNSPACED_TEXT}]+", "猫は、。「」・ー〜！？（）ﾟㄅ〱")
     assert not re.search(f"[{UNSPACED_TEXT}]", "Aéя한 \u3000\t.,–")
-
-
-def test_every_language_has_a_name() -> None:
-    codes = {code for _, of_script in languages._SCRIPTS.values() for code in of_script.split()}
-    codes |= set(languages._SEVERAL_SCRIPTS.split())
-    assert codes - set(languages._CODE_OF.values()) == {"cmn"}, "Mandarin is zh"
-    assert set(languages._CODE_OF.values()) <= codes
-    assert all(languages.language_code(name.upper()) == code for name, code in languages._CODE_OF.items())

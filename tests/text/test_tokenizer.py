@@ -1,7 +1,6 @@
 """Tokenizer: round trip, special symbols in text, reproducible training, and errors."""
 
 import io
-import os
 import random
 import re
 import time
@@ -42,6 +41,13 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 @settings(max_examples=300, deadline=None)
 def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
+
+
+@given(st.lists(st.text(max_size=20).map(normalize), max_size=5))
+@settings(deadline=None)
+def test_lines_of_a_batch_are_encoded_as_alone(tokenizer: Tokenizer, lines: list[str]) -> None:
+    lines = [*lines, "gatto ▁ vede", ""]
+    assert tokenizer.encode_lines(lines, threads=2) == [tokenizer.encode(line) for line in lines]
 
 
 @given(st.lists(st.sampled_from([*SYMBOLS, "cat", " ", "，", "\0", "\n", "e", "\u0301"])).map("".join))
@@ -113,10 +119,9 @@ def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
 
 
 def test_training_without_text_raises() -> None:
-    with pytest.raises(DataError, match="every line is empty"):
-        Tokenizer.train(["", " \0"], TokenizerSettings(vocab_size=300))
-    with pytest.raises(DataError, match="every line is longer than 4192 bytes; put one sentence per line"):
-        Tokenizer.train(["word " * 2000], TokenizerSettings(vocab_size=300))
+    for line in (" \0", "word " * 2000):
+        with pytest.raises(DataError, match="every line is empty or longer than 4192 bytes; put one sentence per line"):
+            Tokenizer.train(["", line], TokenizerSettings(vocab_size=300))
 
 
 @pytest.mark.parametrize("error", [DataError("a.tsv:7: bad"), KeyboardInterrupt()])
@@ -152,19 +157,6 @@ def test_absent_or_damaged_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: 
             Tokenizers.load(tmp_path)
 
 
-def test_tokenizer_that_is_no_regular_file_of_bounded_size_is_refused(tmp_path: Path) -> None:
-    """Reading a pipe would wait, and reading a device would not end."""
-    for name in ("pipe", "device", "large"):
-        (tmp_path / name).mkdir()
-    os.mkfifo(tmp_path / "pipe" / "tokenizer.model")
-    (tmp_path / "device" / "tokenizer.model").symlink_to("/dev/zero")
-    with (tmp_path / "large" / "tokenizer.model").open("wb") as file:
-        file.truncate(2**40)
-    for name in ("pipe", "device", "large"):
-        with pytest.raises(ModelError, match=r"tokenizer\.model: expected a regular file of at most 256 MiB"):
-            Tokenizers.load(tmp_path / name)
-
-
 def test_tokenizer_of_another_program_is_refused() -> None:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -191,7 +183,7 @@ def test_each_protected_symbol_is_one_piece_wherever_it_occurs(marked: Tokenizer
     pieces = [marked.pieces[i] for i in ids if i in marked.table.protected]
     assert pieces == re.findall(r"\{0\}|</?b>|12", normalize(text))
     assert marked.tag_id("2zh") not in ids
-    assert marked.spell(ids) == marked.spell_text(text)
+    assert b"".join(marked.spell_text(text)).decode().strip() == normalize(text)
 
 
 def test_pieces_that_are_not_split_are_the_stated_symbols(marked: Tokenizer) -> None:
@@ -222,7 +214,3 @@ def test_symbol_that_is_not_in_normalized_text_is_refused() -> None:
     chosen = TokenizerSettings(vocab_size=350).model_copy(update={"symbols": ("a  b",)})
     with pytest.raises(ConfigError, match=r"tokenizer\.symbols: 'a  b' does not occur in normalized text"):
         Tokenizer.train(MARKED, chosen)
-
-
-def test_missing_characters_are_those_without_a_piece(marked: Tokenizer) -> None:
-    assert marked.missing_characters("the 猫 cat {0} ☃☃ ▁ 茶") == "猫☃☃▁"

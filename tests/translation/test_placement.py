@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nmt.translation.documents.markup import MarkedLine
 
 from nmt.config import RuntimeSettings
 from nmt.decoding import engine
@@ -24,7 +25,7 @@ from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placement import Phrase, cut_items, place
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import Translator
+from nmt.translation.translator import Alternative, Segment, Translator
 from tests.builders import LINES_WITH_ITEMS, PROTECTED_ITEMS, spelling_model
 
 DIAGONAL: Links = [(i, i) for i in range(9)]
@@ -188,14 +189,24 @@ def test_alternatives_and_samples_have_the_items_too(translator: Translator, sam
         assert compare(translation.source, text) == NO_DIFF
 
 
+def test_what_follows_a_term_is_translated_anew_behind_whole_words(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, searched = "the cat and the big cat", list[str]()
+    segment = Segment(line, MarkedLine("", line, ""), "", line, found=[Alternative("il gatto e il gattone", -1.0)])
+    monkeypatch.setattr(translator, "_search", lambda segments, _: searched.extend(one.prefix for one in segments))
+    translator._continue_after_terms([(segment, 0, [Phrase("gatto", 4, 7)])], options_for({"cat": "gatto"}))
+    assert searched == ["il gatto"]
+
+
 def options_for(terms: dict[str, str], **changes: bool) -> TranslateOptions:
     return TranslateOptions(search=SearchOptions(**changes), longest_source=50, glossary=Glossary(terms), to="it")
 
 
 def test_typography_does_not_change_terms_and_items() -> None:
-    options = options_for({"cat": "perche' ,"})
-    assert options.finished("cat", "", "perche' , e perche' no ?") == "perche' , e perché no?"
-    assert options_for({}, typography=False).finished("cat", "", "no ?") == "no ?"
+    options = replace(options_for({"cat": "猫 , 猫"}), to="zh")
+    assert options.finished("cat", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
+    assert replace(options_for({}, typography=False), to="zh").finished("cat", "", "好 ?") == "好 ?"
 
 
 def test_diff_lists_missing_and_surplus_content() -> None:

@@ -1,1 +1,1 @@
-"""From text files to a prepared corpus: `preparation` lists the stages."""
+"""From text files to a prepared corpus: `preparation` has the steps."""

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from nmt.text.corpus import SentencePair
-from nmt.text.filters.damage import damage
-from nmt.text.filters.leakage import letters
+from nmt.text.preparing.rules import damage, letters
 
 SHARE = 20
 """A held-out text has at most one in so many pairs."""

@@ -15,13 +15,10 @@ from typing import NamedTuple
 from nmt.config import ModelSettings
 
 SMALL, BASE = "small", "base"
-_MODELS = {  # layers on each side, dim, feed_forward, heads
-    SMALL: (3, 256, 1024, 4),
-    BASE: (6, 512, 2048, 8),
-}
-_MODEL_REASONS = {
-    SMALL: "the size that we measured on CPUs with 2,000 to 306,000 pairs of Tatoeba; with 2,000 smaller is worse",
-    BASE: "the base model of Vaswani et al. 2017",
+_MEASURED = "the size that we measured on CPUs with 2,000 to 306,000 pairs of Tatoeba; with 2,000 smaller is worse"
+_MODELS = {  # layers on each side, dim, feed_forward, heads, the reason
+    SMALL: (3, 256, 1024, 4, _MEASURED),
+    BASE: (6, 512, 2048, 8, "the base model of Vaswani et al. 2017"),
 }
 _RATE_OF_DIM_256 = 1.5e-3
 """The highest rate in our recipes; it falls with the root of the width, as in the paper."""
@@ -59,11 +56,6 @@ class Proposal:
     """By the key in the recipe, such as `train.schedule`."""
 
     @property
-    def weights(self) -> int:
-        """The number of weights of the model."""
-        return self.model.weight_count(self.vocabulary, self.vocabulary)
-
-    @property
     def trained_tokens(self) -> tuple[float, float]:
         """Source and target tokens of the whole training, without padding."""
         target = self.steps * self.batch_tokens * _FULL
@@ -74,7 +66,7 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
     """Return the settings for so many source and target tokens on a device of the type cpu, cuda or mps."""
     target = tokens[1]
     name = BASE if device == "cuda" and target >= _BASE_TOKENS else SMALL
-    layers, dim, feed_forward, heads = _MODELS[name]
+    layers, dim, feed_forward, heads, why = _MODELS[name]
     dropout, reason_of_dropout = _dropout(name, target)
     model = ModelSettings(
         encoder_layers=layers, decoder_layers=layers, dim=dim, feed_forward=feed_forward, heads=heads, dropout=dropout
@@ -89,7 +81,7 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
             f"{{encoder_layers: {layers}, decoder_layers: {layers}, dim: {dim}, feed_forward: {feed_forward}, "
             f"heads: {heads}, dropout: {dropout}}}",
             f"{model.weight_count(vocabulary, vocabulary) / 1e6:.1f} million weights for {target:,} target "
-            f"tokens; {_MODEL_REASONS[name]}. {reason_of_dropout}",
+            f"tokens; {why}. {reason_of_dropout}",
         ),
         "train.batch_tokens": Setting(
             str(batch), f"{target:,} target tokens are a pass over the text\n{reason_of_batch}"

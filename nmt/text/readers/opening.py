@@ -97,7 +97,9 @@ def open_content(path: Path, read_once: bool = False) -> Iterator[io.BufferedRea
     With `read_once` it may be a pipe or a device. Raises DataError when it cannot be read, also while it is read.
     """
     archive, member = split_member(path)
-    with _damage_reported(path), _standard_input() if path == STANDARD_INPUT else open_file(archive, read_once) as file:
+    opened: Any = nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open_file(archive, read_once)
+    with _damage_reported(path), opened as stream:
+        file = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         start = b"" if file.isatty() else file.peek(6)
         if start.startswith(_ZIP) and archive.is_file():
             with ZipFile(file) as members, _open_member(archive, members, member) as content:
@@ -125,12 +127,6 @@ def open_file(path: Path, read_once: bool = False) -> io.BufferedReader:
         raise DataError(f"{path}: cannot read it: {error.strerror}") from None
 
 
-def _standard_input() -> "nullcontext[Any]":
-    """Return standard input, which is not closed."""
-    stream: Any = sys.stdin.buffer
-    return nullcontext(stream if hasattr(stream, "peek") else io.BufferedReader(stream))
-
-
 def split_member(path: Path) -> tuple[Path, str | None]:
     """Return the file on disk that a path leads to, and the member of that file, if the path continues below it.
 
@@ -146,21 +142,27 @@ def text_members(path: Path) -> list[str]:
     if path.suffix.lower() != ".zip":
         return []
     with open_file(path) as file, _damage_reported(path), ZipFile(file) as archive:
-        return sorted(name for name in archive.namelist() if not _NO_TEXT.search(name))
+        return _texts(archive)
+
+
+def _texts(archive: ZipFile) -> list[str]:
+    return sorted(name for name in archive.namelist() if not _NO_TEXT.search(name))
 
 
 def _open_member(path: Path, archive: ZipFile, name: str | None) -> IO[bytes]:
     """Open a member of an archive, by default its only text."""
-    texts = [name for name in sorted(archive.namelist()) if not _NO_TEXT.search(name)]
-    if not (texts or name):
-        raise DataError(f"{path}: an archive without text; save a document or a spreadsheet as text or CSV (UTF-8)")
-    if name not in archive.namelist() and (name or len(texts) > 1):
-        problem = f"no member {name}" if name else f"expected one text, found {len(texts)}; name one as {path}/NAME"
-        raise DataError(f"{path}: {problem} ({', '.join(texts[:8])})")
+    texts = _texts(archive)
+    chosen = [name] if name in archive.namelist() else [] if name else texts
+    if len(chosen) != 1:
+        advice = f"name one as {path}/NAME ({', '.join(texts[:8])})"
+        if not texts:
+            advice = "save a document or a spreadsheet as text or CSV (UTF-8)"
+        problem = f"no member {name}" if name else f"expected an archive of one text, found {len(texts)}"
+        raise DataError(f"{path}: {problem}; {advice}")
     try:
-        return archive.open(name or texts[0])
+        return archive.open(chosen[0])
     except RuntimeError as error:  # encrypted, or compressed in a rare way
-        raise DataError(f"{path}: cannot read {name or texts[0]}: {error}; extract it with another program") from None
+        raise DataError(f"{path}: cannot read {chosen[0]}: {error}; extract it with another program") from None
 
 
 @contextmanager

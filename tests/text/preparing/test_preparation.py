@@ -1,22 +1,31 @@
-"""The stages of a preparation: the same bytes for any number of processes, shards and interruptions. Length limits."""
+"""The steps of a preparation: the same bytes in any processes and after interruptions; duplicates, length limits."""
 
 import math
 import random
 import signal
 import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.prepare_on_cluster import prepare_with
 from nmt.commands.prepare import prepare
-from nmt.config import MaxLength
+from nmt.config import Filters, LanguagePair, MaxLength
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
-from nmt.text.preparing import chunks, stages
-from nmt.text.preparing.stages import length_limit
+from nmt.text.manifest import PREPARED
+from nmt.text.preparing import preparation, tokenizer_training
+from nmt.text.preparing.audit import Audit
+from nmt.text.preparing.preparation import Block, filter_block, first_of_each, length_limit
+from nmt.text.preparing.rules import Rules
+from nmt.text.tokenizer import Tokenizer
 from tests.builders import recipe_in, write_recipe, write_tsv
 
 QUIET = Console(quiet=True)
@@ -34,7 +43,7 @@ def pairs(count: int, start: int) -> list[tuple[str, str]]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a recipe of two texts, of eight chunks and one."""
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 40)
+    monkeypatch.setattr(preparation, "BLOCK", 40)
     write_tsv(tmp_path / "a.tsv", pairs(300, 0))
     write_tsv(tmp_path / "b.tsv", [*pairs(20, 1000), *pairs(300, 0)[20:30]])
     write_tsv(tmp_path / "valid.tsv", pairs(20, 2000))
@@ -53,8 +62,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "lock"]
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+    """Return the files of a prepared corpus without the settings and times of its manifest, which has a fingerprint."""
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name not in ("lock", "manifest.json")]
+    found = {str(path.relative_to(directory)): path.read_bytes() for path in files}
+    if (directory / "manifest.json").exists():
+        found["fingerprint"] = str(PREPARED.read(directory).get("fingerprint")).encode()
+    return found
 
 
 @pytest.fixture
@@ -64,30 +77,79 @@ def expected(folder: Path) -> dict[str, bytes]:
     return contents(folder / "expected")
 
 
-def test_duplicates_across_chunks_and_corpora_are_removed(folder: Path) -> None:
-    counts = prepare(recipe_in(folder), QUIET).manifest.train
-    assert {rule: count for rule, count in counts.refused.items() if count} == {"empty": 2, "copy": 2, "duplicate": 20}
-    assert (counts.read, counts.corpora) == (330, (293, 13))
+def test_duplicates_across_blocks_and_corpora_are_removed(folder: Path) -> None:
+    manifest, audit = prepare(recipe_in(folder), QUIET).manifest, Audit.read(folder / "prepared")
+    assert [own.removed for own in audit.corpora] == [
+        {"empty": 1, "copy": 1, "duplicate": 5},
+        {"empty": 1, "copy": 1, "duplicate": 15},
+        {"empty": 1},
+    ]
+    assert ([own.read for own in audit.corpora], manifest.train.corpora) == ([300, 30, 20], (293, 13))
+    assert [one.place for one in audit.corpora[0].examples["duplicate"]] == [f"a.tsv:{n}" for n in range(151, 156)]
+
+
+@given(st.lists(st.integers(0, 9) | st.integers(0, 2**64 - 1)))
+def test_first_of_each_is_that_of_a_plain_loop(digests: list[int]) -> None:
+    first = [digest not in digests[:index] for index, digest in enumerate(digests)]
+    assert first_of_each(np.array(digests, dtype=np.uint64)).tolist() == first
+
+
+def test_pairs_of_different_target_languages_are_no_duplicates() -> None:
+    rules = [Rules.learn(Filters(), LanguagePair("en", code)) for code in ("it", "fr", "it")]
+    blocks = [filter_block(rules, ["it", "fr", "it"], Block(corpus, [("a:1", "yes", "oui")])) for corpus in range(3)]
+    assert len({block.digests for block in blocks}) == 2
+    assert blocks[0].digests == blocks[2].digests
 
 
 def test_worker_processes_give_the_same_corpus(
     folder: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "_SHARED_BYTES", 0)
-    monkeypatch.setattr(stages, "can_fork", lambda: True)
+    monkeypatch.setattr(preparation, "_SHARED_BYTES", 0)
+    monkeypatch.setattr(preparation, "can_fork", lambda: True)
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most"):
         prepare(recipe_in(folder, "runtime.threads=3", "tokenizer.vocab_size=9999"), QUIET)
     prepare(recipe_in(folder, "runtime.threads=3"), QUIET)
     assert contents(folder / "prepared") == expected
 
 
+def test_executor_of_a_cluster_gives_the_same_corpus(folder: Path, expected: dict[str, bytes]) -> None:
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        prepare_with(executor, recipe_in(folder))
+    assert contents(folder / "prepared") == expected
+
+
+def test_dask_gives_the_same_corpus(folder: Path, expected: dict[str, bytes]) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(n_workers=2, threads_per_worker=1) as client:
+        prepare_with(client.get_executor(), recipe_in(folder))
+    assert contents(folder / "prepared") == expected
+
+
+def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second pair or so, without duplicates, evenly spread."""
+    monkeypatch.setattr(tokenizer_training, "SAMPLED_CHARACTERS", 8_000)
+    read, train = list[list[str]](), Tokenizer.train
+
+    def recorded(text: Iterable[str], *rest: Any) -> Tokenizer:
+        read.append(list(text))
+        return train(read[-1], *rest)
+
+    monkeypatch.setattr(Tokenizer, "train", recorded)
+    prepare(recipe_in(folder), QUIET)
+    kept = [pair for pair in dict.fromkeys(pairs(300, 0)) if all(pair) and pair[0] != pair[1]]
+    sources = read[0][::2]
+    assert sum(map(len, read[0])) == pytest.approx(8_000, rel=0.2)
+    places = [index for index, pair in enumerate(kept) if pair[0] in sources]
+    assert max(np.diff(places)) <= 2 * len(kept) / len(places) + 2
+
+
 def run_script(python: str, folder: Path, statements: str) -> "subprocess.CompletedProcess[str]":
     script = (
         "import resource, sys; from pathlib import Path; from nmt.config import load_recipe\n"
         "from nmt.system.console import Console; from nmt.commands.prepare import prepare\n"
-        "from nmt.text.preparing import chunks, preparation, stages\n"
+        "from nmt.text.preparing import preparation\n"
         "from tests.kill_points import kill_at_call\n"
-        f"chunks.CHUNK_PAIRS = 40\n{statements}\n"
+        f"preparation.BLOCK = 40\n{statements}\n"
         "prepare(load_recipe(Path(sys.argv[1])), Console())"
     )
     command = [python, "-c", script, str(folder / "recipe.yaml")]
@@ -95,7 +157,7 @@ def run_script(python: str, folder: Path, statements: str) -> "subprocess.Comple
 
 
 @pytest.mark.parametrize(
-    "point", ["500, after=(stages, 'filter_chunk'), times=3", "500, after=(preparation, 'join_chunks')"]
+    "point", ["500, after=(preparation, 'filter_block'), times=3", "500, after=(preparation.Text, 'encode')"]
 )
 def test_killed_preparation_begins_again(
     folder: Path, expected: dict[str, bytes], warm_python: str, point: str
@@ -113,11 +175,11 @@ def test_full_disk_leaves_a_clear_error_and_nothing_else(
 ) -> None:
     """A limit on the size of files has the same effect as a full disk: a write fails after some bytes."""
     limit = (
-        "join = preparation.join_chunks\n"
+        "encode = preparation.Text.encode\n"
         "def limited(*arguments):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n"
-        "    return join(*arguments)\n"
-        "preparation.join_chunks = limited"
+        "    return encode(*arguments)\n"
+        "preparation.Text.encode = limited"
     )
     done = run_script(warm_python, folder, limit)
     assert done.returncode == 1
@@ -132,7 +194,7 @@ def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tsv(folder / "valid.tsv", [("", "x"), ("y", "")])
-    monkeypatch.setattr(stages, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
+    monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
     with pytest.raises(DataError, match=r"valid\.tsv: 2 pairs read, none kept\. empty"):
         prepare(recipe_in(folder), QUIET)
 
@@ -152,10 +214,10 @@ def test_folder_of_the_user_is_no_place_for_a_prepared_corpus(folder: Path) -> N
     (folder / "prepared" / "manifest.json").write_text('{"name": "a web application"}')
     with pytest.raises(ConfigError, match=r"prepared: expected a new or an empty folder, .* holds manifest\.json"):
         prepare(recipe_in(folder), QUIET, force=True)
-    assert contents(folder / "prepared") == {"manifest.json": b'{"name": "a web application"}'}
+    assert (folder / "prepared" / "manifest.json").read_text() == '{"name": "a web application"}'
 
 
-@pytest.mark.parametrize("after", ["settle", "_move_corpus"])
+@pytest.mark.parametrize("after", ["settle", "_replace_corpus"])
 def test_kill_while_a_corpus_is_replaced_leaves_the_old_one_or_none(
     folder: Path, expected: dict[str, bytes], warm_python: str, after: str
 ) -> None:
@@ -167,24 +229,16 @@ def test_kill_while_a_corpus_is_replaced_leaves_the_old_one_or_none(
     if after == "settle":
         kill += "module.settle = kill"
     else:  # while the files of the old corpus are removed
-        kill += "move = module._move_corpus\n"
+        kill += "move = module._replace_corpus\n"
         kill += "def moved(*given):\n    Path.unlink = kill\n    move(*given)\n"
-        kill += "module._move_corpus = moved"
+        kill += "module._replace_corpus = moved"
     assert run_script(warm_python, folder, kill).returncode == -signal.SIGKILL
     found = contents(folder / "prepared")
     if after == "settle":
         assert {name: found[name] for name in before} == before
     write_tsv(folder / "a.tsv", pairs(300, 0))
     prepare(recipe_in(folder), QUIET, force=after == "settle")
-    again = contents(folder / "prepared")
-    del again["inputs.json"], expected["inputs.json"]  # with the times of the files
-    assert again == expected
-
-
-@pytest.mark.parametrize(("name", "size"), [("a.tsv", 100), ("a.tsv.gz", 300), ("A.TSV.XZ", 300), ("a.zip", 300)])
-def test_size_of_a_text_is_estimated_from_its_file(tmp_path: Path, name: str, size: int) -> None:
-    (tmp_path / name).write_bytes(bytes(100))
-    assert stages._text_size(tmp_path / name) == size
+    assert contents(folder / "prepared") == expected
 
 
 def limit_of(lengths: list[tuple[int, int]]) -> MaxLength:

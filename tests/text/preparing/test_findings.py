@@ -6,9 +6,8 @@ import re
 import pytest
 
 from nmt.config import LanguagePair
-from nmt.text.auditing.corpus_findings import Finding, findings, rule_findings
 from nmt.text.corpus import SentencePair
-from nmt.text.filters import RuleCounts
+from nmt.text.preparing.findings import Finding, findings, rule_findings
 
 ENGLISH = ["The old man reads a book in the garden.", "My sister doesn't like it, but she has to go there.",
            "What is the name of your friend?", "I think that they were at the market, too.",
@@ -71,7 +70,7 @@ def test_spaces_between_chinese_characters_are_found() -> None:
 )
 def test_the_other_variant_of_chinese_is_found(target: str, lines: list[str], variant: str) -> None:
     (finding,) = found(ENGLISH, lines, target)
-    assert finding.text.startswith(f"the target ({target}) is {variant} Chinese in 100% of the lines: ")
+    assert re.match(rf"the target \({target}\) is {variant} Chinese in (9\d|100)% of the lines: ", finding.text)
 
 
 def test_swapped_sides_are_found() -> None:
@@ -92,13 +91,11 @@ def test_lines_that_stop_corresponding_are_found() -> None:
         for number, (source, target) in enumerate(zip(lengths, targets, strict=False), start=1)
     ]
     texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), pairs)]
-    assert any(text.startswith("the lengths of both sides stop corresponding at about pair 1,001") for text in texts)
+    assert any(text.startswith("the lengths of both sides stop corresponding at about line 1,001") for text in texts)
 
 
 def test_rules_that_remove_many_pairs_are_found() -> None:
-    counts = RuleCounts("train.tsv", read=1000)
-    counts.removed.update({"script": 134, "copy": 9})
-    (finding,) = rule_findings("train.tsv", counts)
+    (finding,) = rule_findings("train.tsv", 1000, {"script": 134, "copy": 9})
     assert finding.text == "13.4% of the pairs: not in the script of its language (rule script)"
 
 
@@ -107,5 +104,5 @@ def test_wrongly_decoded_lines_are_found_in_a_text_of_any_size() -> None:
         SentencePair("Why not?", target, "test.tsv", line) for line, target in enumerate(("Perché?", "PerchÃ©?"), 1)
     ]
     (finding,) = findings("data.test: test.tsv", LanguagePair("en", "it"), pairs)
-    assert finding.text.startswith("in 1 of 2 pairs, characters are decoded wrongly: convert the file again")
-    assert finding.examples == ("line 2: Why not? | PerchÃ©? (“Ã©” for “é”)",)
+    assert finding.text.startswith("the target (it) is decoded wrongly in 1 of 2 lines: convert the file again")
+    assert finding.examples == ("line 2: PerchÃ©?",)

@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-
-from nmt.text.corpus import SentencePair
 
 LEAST_PAIRS = 200
 """With fewer pairs in the sample there is no limit."""
@@ -36,9 +33,9 @@ class LengthRatio:
     """The same among short ones, to be divided by the square root of the length of both sides."""
 
     @classmethod
-    def learn(cls, sample: Sequence[SentencePair]) -> "LengthRatio | None":
+    def learn(cls, sample: Sequence[tuple[str, str]]) -> "LengthRatio | None":
         """Return the ratio in a sample of normalized pairs; None if the sample is too small."""
-        lengths = [(len(pair.source.encode()), len(pair.target.encode())) for pair in sample]
+        lengths = [(len(source.encode()), len(target.encode())) for source, target in sample]
         source, target = np.array([pair for pair in lengths if all(pair)], dtype=float).reshape(-1, 2).T
         if len(source) < LEAST_PAIRS:
             return None
@@ -47,14 +44,6 @@ class LengthRatio:
         differences = np.abs(logs - median)
         scaled = differences * np.sqrt(source + target * math.exp(-median))
         return cls(median, _NORMAL * float(np.median(differences)), _NORMAL * float(np.median(scaled)))
-
-    def is_usual(self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return for many pairs of lengths in bytes whether no text of these lengths is unusual."""
-        least = _LEAST_DIFFERENCE - 1e-6  # not to depend on how logarithms are rounded
-        usual: npt.NDArray[np.bool_] = (
-            np.abs(np.log(np.maximum(target, 1) / np.maximum(source, 1)) - self.median) < least
-        )
-        return usual
 
     def unusual(self, source: str, target: str) -> str | None:
         """Return the ratio of a normalized pair, and the usual ones, if it is too far from them."""

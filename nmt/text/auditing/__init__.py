@@ -1,1 +1,0 @@
-"""The report on a text before training: findings on whole corpora, counts and examples of the rules."""

@@ -1,0 +1,143 @@
+"""What is unusual about a whole corpus: written in small letters, tokenized, swapped sides, lines that drift apart, ….
+
+The evidence is a sample of its pairs; counts over all pairs are those of the rules.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from nmt.config import LanguagePair
+from nmt.system.console import counted
+from nmt.text.corpus import SentencePair, evenly_spread
+from nmt.text.han_variants import other_variant, simplified_only, traditional_only, variant_of
+from nmt.text.identification import found_instead
+from nmt.text.languages import primary_code, script_of
+from nmt.text.normalize import join_unspaced, normalize
+from nmt.text.preparing.rules import RULES, damage
+from nmt.text.readers.two_files import first_unrelated
+
+Severity = Literal["note", "warning"]
+
+FIRST_PAIRS, SAMPLE = 400_000, 40_000
+"""Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample."""
+_LEAST_LINES = 100  # with fewer only damage is found
+_EXAMPLES = 3
+_CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
+_TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
+_NO_CAPITALS, _MANY, _VARIANT, _ANY = 0.99, 0.2, 0.02, 0.0
+"""Shares of the lines beyond which a property is one of the corpus."""
+_LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
+
+_Property = tuple[Callable[[str], object], float, str, Severity]
+"""What shows a property in a line, the share of the lines beyond which it is found, the text, and the severity."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One property of a corpus, with places and texts that show it."""
+
+    corpus: str
+    text: str
+    examples: tuple[str, ...] = ()
+    severity: Severity = "warning"
+    """A note needs nothing to be done."""
+
+
+def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
+    """Return a sample of a corpus, which is all of a small one."""
+    return evenly_spread(islice(pairs, FIRST_PAIRS), SAMPLE)
+
+
+def findings(
+    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], converted: bool = False
+) -> list[Finding]:
+    """Return all findings about a corpus, of which `corpus` is the name in the audit, from a sample of its pairs.
+
+    If its Chinese is `converted` later, lines in the other variant are no finding.
+    """
+    sample = [pair for pair in sample_of(pairs) if pair.source.strip() and pair.target.strip()]
+    sides = {"source": [pair.source for pair in sample], "target": [pair.target for pair in sample]}
+    found = list(_about_both(corpus, languages, sample)) if len(sample) >= _LEAST_LINES else []
+    for name, lines in sides.items():
+        code: str = getattr(languages, name)
+        for shows, least, text, severity in _properties(code, converted) if lines else ():
+            if least > _ANY and len(lines) < _LEAST_LINES:
+                continue
+            shown = [number for number, line in enumerate(lines) if shows(line)]
+            if len(shown) > least * len(lines):
+                examples = [f"line {sample[number].line}: {lines[number]}" for number in shown[:_EXAMPLES]]
+                share = (
+                    f"{len(shown):,} of {counted(len(lines), 'line')}"
+                    if least == _ANY
+                    else f"{len(shown) / len(lines):.0%} of the lines"
+                )
+                found.append(Finding(corpus, f"the {name} ({code}) {text.format(share)}", tuple(examples), severity))
+    return found
+
+
+def _properties(code: str, converted: bool) -> Iterator[_Property]:
+    script = script_of(code)
+    advice = "convert the file again; the rule damaged removes such pairs from training text only"
+    yield damage, _ANY, f"is decoded wrongly in {{}}: {advice}", "warning"
+    if script in _CASED:
+        advice = "a model trained on it outputs small letters only"
+        yield lambda line: line == line.lower(), _NO_CAPITALS, f"has no capital letters: {advice}", "warning"
+    if script in ("Han", "Japanese"):
+        text = "has spaces between its characters or words in {}: they are removed"
+        yield _has_tokenizer_spaces, _MANY, text, "note"
+    else:
+        advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"
+        yield _TOKENIZED.search, _MANY, f"is tokenized in {{}}: {advice}", "warning"
+    if script == "Han" and not converted:
+        expected = variant_of(code, ()) or "Simplified"
+        variant, other = ("Traditional", "zh-Hant") if expected == "Simplified" else ("Simplified", "zh-Hans")
+        advice = (
+            "data.filters.han_variants converts such lines; if all of the text is meant to be in it, set the language "
+            f"to {other}"
+        )
+        yield lambda line: _is_variant(line, variant), _VARIANT, f"is {variant} Chinese in {{}}: {advice}", "warning"
+
+
+def _has_tokenizer_spaces(line: str) -> bool:
+    line = normalize(line)
+    return join_unspaced(line) != line
+
+
+def _is_variant(line: str, variant: str) -> bool:
+    """Whether a line is in this variant of Chinese, or mixed: a single character may be part of a name."""
+    other = len(other_variant(line, "Simplified" if variant == "Traditional" else "Traditional"))
+    both = len(simplified_only(line)) + len(traditional_only(line))
+    return other > both / 2 or (other >= 2 and other >= both / 5)
+
+
+def _about_both(corpus: str, languages: LanguagePair, sample: Sequence[SentencePair]) -> Iterator[Finding]:
+    """Yield findings about the sides together: swapped, in other languages, not corresponding."""
+    examples = tuple(f"line {pair.line}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
+    codes = (languages.source, languages.target)
+    other = [
+        found_instead([pair.source for pair in sample], codes[0]),
+        found_instead([pair.target for pair in sample], codes[1]),
+    ]
+    if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(codes)]:
+        text = f"the sides are swapped: the source is {other[0]}, the target {other[1]}; exchange the columns or files"
+        yield Finding(corpus, text, examples)
+    else:
+        for name, code, found in zip(("source", "target"), codes, other, strict=True):
+            if found is not None:
+                yield Finding(corpus, f"the {name} ({code}) is in another language: {found}", examples)
+    first = first_unrelated([len(pair.source) for pair in sample], [len(pair.target) for pair in sample])
+    if first is not None:
+        yield Finding(corpus, f"the lengths of both sides stop corresponding at about line {sample[first].line:,}")
+
+
+def rule_findings(corpus: str, read: int, removed: Mapping[str, int]) -> list[Finding]:
+    """Return a finding for each rule that removes many pairs; the audit has examples of each rule."""
+    shares = {rule: removed[rule] / read for rule in RULES if removed.get(rule)}
+    return [
+        Finding(corpus, f"{share:.1%} of the pairs: {RULES[rule]} (rule {rule})", severity="note")
+        for rule, share in shares.items()
+        if share >= _LEAST_REMOVED
+    ]

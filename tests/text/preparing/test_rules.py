@@ -1,0 +1,243 @@
+"""The rules on text: each by example, damage by real misreadings of many languages; any text; linear time."""
+
+import pickle
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import Filters, LanguagePair, RuleName
+from nmt.errors import ConfigError
+from nmt.text import han_variants
+from nmt.text.corpus import SentencePair
+from nmt.text.preparing.rules import RULES, Rules, damage, letters
+
+LINES = {
+    "it": "Perché no? La città è più bella.",
+    "fr": "L’été, c’est déjà fini « oui ».",
+    "de": "Schöne Grüße „aus“ München.",
+    "es": "¿Dónde está el niño?",
+    "pl": "Zażółć gęślą jaźń.",
+    "cs": "Příliš žluťoučký kůň.",
+    "tr": "Türkçe değil, ışık.",
+    "vi": "Tôi không biết gì cả.",
+    "ru": "Привет, как дела?",
+    "el": "Δεν ξέρω τίποτα.",
+    "he": "שלום עולם",
+    "ar": "مرحبا بالعالم",
+    "hi": "नमस्ते दुनिया",
+    "ja": "こんにちは世界。",
+    "ko": "안녕하세요 여러분",
+    "zh": "今天天气很好，我们去公园吧。",
+}
+UNDEFINED_IN_WINDOWS_1252 = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
+SOURCE, TARGET = "The committee will meet again next Thursday.", "Il comitato si riunirà giovedì prossimo."
+HELD_OUT = {
+    "validation": [SentencePair("", "?!"), SentencePair("我们明天去北京。", "Yes.")],
+    "test": [SentencePair(SOURCE, TARGET)],
+}
+SIMPLIFIED, TRADITIONAL = "这个国家的语言很难学。", "這個國家的語言很難學。"
+
+
+def learned(target: str = "it", source: str = "en", held_out: bool = False, **settings: object) -> Rules:
+    return Rules.learn(
+        Filters.model_validate(settings), LanguagePair(source, target), (), HELD_OUT if held_out else None
+    )
+
+
+def as_windows_1252(data: bytes) -> str:
+    """Decode as browsers do: bytes without a character in Windows-1252 are those of Latin-1."""
+    return "".join(chr(b) if b in UNDEFINED_IN_WINDOWS_1252 else bytes([b]).decode("cp1252") for b in data)
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "target", "rule"),
+    [
+        ("it", "", "ciao", "empty"),
+        ("it", "hi", " \u200b ", "empty"),
+        ("it", "hi", "ciao", None),
+        ("it", "Perch\u00c3\u00a9?", "ciao", "damaged"),
+        ("it", "Radio Roma", "radio roma", "copy"),
+        ("it", "Straße", "STRASSE", None),
+        ("zh", "Threads may share it", "线程可以共享Threads may share it", "copy"),
+        ("it", "iOS 14", "iOS 14 (beta)", None),
+        ("it", "It is 16, 18, 27, 28, 61, 87", "16, 18, 27, 28, 61, 87", "symbols"),
+        ("it", "at half past ten", "10:30", None),
+        ("it", "hi", "你好", "script"),
+        ("it", "hi", "привет!", "script"),
+        ("it", "hi", "привет, это текст о PDF", "script"),  # Latin letters are few
+        ("it", "hi", "Kyïv si scrive Київ", None),
+        ("it", "hi", "α e β", None),
+        ("pt-BR", "hi", "你好", "script"),
+        ("zh", "hi", "你好", None),
+        ("zho_Hans", "hi", "hello", "script"),
+        ("zh_Hant", "code", "print(x)", "script"),
+        ("zh", "at half past ten", "10:30", None),
+        ("zh", "Tom is here", "Tom 在", None),
+        ("zh", "hi", "これは日本語のテキストです", "script"),
+        ("ja", "hi", "これは日本語のテキストです", None),
+        ("ja", "hi", "東京", None),
+        ("ko", "hi", "안녕", None),
+        ("ru", "hi", "hello", "script"),
+        ("el", "hi", "γεια", None),
+        ("sr", "hi", "здраво", None),
+        ("sr", "hi", "zdravo", None),
+    ],
+)
+def test_rules_by_example(language: str, source: str, target: str, rule: str | None) -> None:
+    assert learned(language).apply(source, target)[2] == rule
+
+
+def test_pair_is_returned_normalized_with_what_was_found() -> None:
+    assert learned().apply(" a\u200b  b ", "e\u0301\t") == ("a b", "é", None, "")
+    assert learned("zh").apply("x", "我 喜欢 （ iPad ） 。")[1] == "我喜欢（iPad）。"
+    assert learned().apply("No comment.", "No comment.")[3] == "identical"
+    assert learned().apply("x = 2 ** 10 / (3.5 - 1)", "testo")[3] == "93% digits and symbols"
+    assert learned().apply("hi", "今天下雨")[3] == "no Latin letter"
+
+
+def test_settings_turn_rules_off_except_for_empty_sides() -> None:
+    permissive = learned("zh", keep=list(get_args(RuleName)), held_out=True)
+    for source, target in (("same", "same"), (SOURCE, TARGET), ("\ufffd", "x")):
+        assert permissive.apply(source, target)[2] is None
+    assert permissive.apply("", "x")[2] == "empty"
+
+
+@pytest.mark.parametrize("language", LINES)
+def test_utf8_read_as_another_encoding_is_found(language: str) -> None:
+    line = LINES[language]
+    assert damage(line) is None
+    assert damage(line.encode().decode("latin-1")) is not None
+    assert damage(as_windows_1252(line.encode())) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("PerchÃ© no?", "“Ã©” for “é”"), ("mobilit\ufffd e libertà", "“\ufffd” at character 8"),
+     ("锟斤拷你好", "“锟斤拷” at character 1"), ("Itâ€™s mine", "“â€™” for “’”")],
+)  # fmt: skip
+def test_damage_shows_the_characters_and_what_they_were(line: str, found: str) -> None:
+    assert damage(line) == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "«PERCHÉ»", "È la CITTÀ…", "MANHÃ…", "NÃO “SÃO”", "„Ä“ ist ein Umlaut", "né»… oui", "ÄÖÜäöü", "éèàùòì", "Ã",
+        "¿Él…?",        "10 °C, ½ l", "naïve café", "Ð is a letter", "Ñandú", "×3", "plain",
+    ],
+)  # fmt: skip
+def test_letters_beside_punctuation_are_no_damage(line: str) -> None:
+    assert damage(line) is None
+
+
+@given(st.binary(max_size=60))
+def test_damage_accepts_any_text(data: bytes) -> None:
+    for codec in ("utf-8", "latin-1", "cp1252", "gb18030"):
+        found = damage(data.decode(codec, "replace"))
+        assert found is None or found
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "place"),
+    [
+        (SOURCE.upper(), "Altra traduzione.", f"test sentence 1: {SOURCE}"),
+        ("“The commit-tee”  will meet again, next thursday…", "Altra.", f"test sentence 1: {SOURCE}"),
+        ("They meet on Thursday.", TARGET.lower(), f"test sentence 1: {TARGET}"),
+        ("Sì.", "YES!", "validation sentence 2: Yes."),
+        (TARGET, SOURCE, f"test sentence 1: {TARGET}"),  # the other direction
+        ("The committee will meet next Thursday.", "No.", None),
+        ("?", "…", None),
+    ],
+)
+def test_held_out_sentence_is_found_on_either_side(source: str, target: str, place: str | None) -> None:
+    found = learned(held_out=True).apply(source, target)[2:]
+    assert found == ((None, "") if place is None else ("leak", place))
+
+
+@given(st.text(st.characters(max_codepoint=0x17F)))
+def test_letters_are_what_python_calls_letters_and_digits(text: str) -> None:
+    assert letters(text) == "".join(character for character in text.casefold() if character.isalnum())
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "found"),
+    [
+        ("it", "Non riesco a capire perché non mi abbia detto niente della sua famiglia.", None),
+        ("it", "I cannot understand why he has not told me anything about his family.", "en"),
+        ("it", "Je ne comprends pas pourquoi il ne m'a rien dit de sa famille.", "fr"),
+        ("it", "The end.", None),  # too short
+        ("it", "import numpy as np; print(np.zeros(10))", None),
+        ("nb", "Jeg ved ikke hvorfor han ikke har fortalt mig noget om sin familie.", None),  # Danish is related
+        ("tlh", "I cannot understand why he has not told me anything about his family.", None),  # not known
+        ("zh", "iPhone、MacBook 和 Apple Watch 等产品很贵", None),
+    ],
+)
+def test_line_in_another_language_is_found_if_asked_for(target: str, text: str, found: str | None) -> None:
+    source = "He told us much about the old house in which his family lived."
+    assert learned(target).apply(source, text)[2] is None
+    _, _, rule, what = learned(target, language=True).apply(source, text)
+    assert (rule, what.partition(",")[0]) == ((None, "") if found is None else ("language", f"language {found}"))
+
+
+def test_setting_and_exception_of_language_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match=r"true removes what keep: \[language\] permits"):
+        Filters.model_validate({"language": True, "keep": ["language"]})
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("zh", TRADITIONAL, SIMPLIFIED),
+        ("zh-Hant", SIMPLIFIED, TRADITIONAL),
+        ("zh", "歌手鄧丽君 在 这里 唱歌", "歌手邓丽君在这里唱歌"),
+    ],
+)
+def test_lines_of_the_other_variant_of_chinese_are_converted_if_asked_for(
+    language: str, text: str, expected: str
+) -> None:
+    pytest.importorskip("opencc")
+    pair, sample = LanguagePair("en", language), [SentencePair("a", line) for line in [SIMPLIFIED] * 3 + [TRADITIONAL]]
+    assert Rules.learn(Filters(han_variants="convert"), pair, sample).apply("Hello there.", text)[1] == expected
+    assert Rules.learn(Filters(), pair, sample).apply("Hello there.", SIMPLIFIED + TRADITIONAL)[1:3] == (
+        SIMPLIFIED + TRADITIONAL,
+        None,
+    )
+
+
+def test_conversion_without_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(han_variants, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"han_variants: convert needs OpenCC; install it: pip install opencc$"):
+        learned("zh", han_variants="convert")
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+PARTS = [
+    "the", "and", "il", "di", "你好", "，", " ", "1,000", "１９", "3.5", "Ã©", "é", "\ufffd", "\ud800", "www.a.org",
+    "a@b.it", "東京",
+]  # fmt: skip
+LIKELY_TEXT = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
+SAMPLE = [SentencePair("the old house", "la vecchia casa")] * 300
+
+
+@given(ANY_TEXT | LIKELY_TEXT, ANY_TEXT | LIKELY_TEXT, st.sampled_from([("en", "it"), ("en", "zh"), ("ja", "sr")]))
+def test_apply_accepts_any_text_and_can_be_pickled(source: str, target: str, languages: tuple[str, str]) -> None:
+    rules = Rules.learn(Filters(), LanguagePair(*languages), SAMPLE, HELD_OUT)
+    verdict = rules.apply(source, target)
+    assert verdict == pickle.loads(pickle.dumps(rules)).apply(source, target)
+    assert verdict[2] is None or verdict[2] in RULES
+    for normalized in verdict[:2]:
+        assert "\t" not in normalized
+        assert "\n" not in normalized
+        normalized.encode()
+    assert rules.apply(*verdict[:2])[:2] == verdict[:2]
+
+
+@pytest.mark.parametrize("unit", ["a", "a@", "1 ", "1.", "你", "你 ", "Ã©", "é", "the ", ". ", "http://a."])
+def test_long_lines_take_linear_time(unit: str) -> None:
+    """100,000 characters; a pattern of quadratic time would need hours."""
+    line = unit * (100_000 // len(unit))
+    rules = Rules.learn(Filters(), LanguagePair("en", "zh"), SAMPLE, HELD_OUT)
+    rules.apply(line, line + "x")
+    rules.apply(line, "好" + line)
