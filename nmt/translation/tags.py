@@ -17,9 +17,11 @@ from nmt.text.segment import word_spans
 from nmt.translation.placement import bare, best_run
 
 _TAG = re.compile(
-    r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>|<\d[\d:.]*>|\{\\[^{}]*\}"
+    r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>(?!>)|<\d[\d:.]*>|\{\\[^{}]*\}"
 )
-"""A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\\an8}`)."""
+"""A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\\an8}`).
+
+`<T>` in `List<Array<T>>` is none."""
 _UNSPACED = "\u2e80"
 """The first character of the scripts without spaces between words."""
 

@@ -42,7 +42,9 @@ def read_po(content: Content) -> Document:
             slots.append(Slot(entry.msgid_plural if plural else entry.msgid, f"line {entry.linenum:,}", write))
 
     def encoded() -> bytes:
-        return content.encode(f"{str(file).rstrip()}\n".replace("\n", content.line_end))
+        text = str(file).removeprefix("" if file.header else "#\n")  # polib writes a header also where there is none
+        text = text.removeprefix("" if file.metadata else 'msgid ""\nmsgstr ""\n\n')
+        return content.encode(f"{text.rstrip()}\n".replace("\n", content.line_end))
 
     return Document(content.name, slots, encoded, "all messages have a translation already, which is kept")
 

@@ -76,6 +76,11 @@ def test_messages_without_translation_become_fuzzy_and_all_else_stays(line_end: 
     assert texts(read_po(Content.decode(made, "b.po"))) == [], "everything is translated now"
 
 
+def test_file_without_header_gets_none() -> None:
+    made = translated(read_po(Content("a.po", 'msgid "a"\nmsgstr ""\n')))
+    assert made == b'#, fuzzy\nmsgid "a"\nmsgstr "A"\n'
+
+
 @pytest.mark.parametrize(("forms", "expected"), [(1, ["%D CATS"]), (3, ["ONE CAT", "%D CATS", "%D CATS"])])
 def test_number_of_plural_forms_is_that_of_the_header(forms: int, expected: list[str]) -> None:
     header = HEADER.replace("nplurals=2", f"nplurals={forms}")
