@@ -5,7 +5,6 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 
 import io
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,12 +107,10 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """Return the figure as an SVG element: transparent, with the fonts of the page, the ink and blue of its theme."""
+    """Return the figure as an SVG element: transparent, its letters as outlines, the ink and blue of the page's theme."""
     stream = io.StringIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has fonts of its own
-        drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
+    drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
     svg = stream.getvalue()
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
