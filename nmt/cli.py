@@ -216,6 +216,9 @@ def export(
 @command(epilog="Example: nmt report mine/run -o report.html")
 def report(console: "Console", request: ReportRequest) -> None:
     """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""
+    from nmt.report import check_matplotlib
+
+    check_matplotlib()
     from nmt.commands import report as module
 
     module.report(request, console)
@@ -231,11 +234,13 @@ def figures(
     model: Annotated[
         Path | None, Option("--model", "-m", metavar="DIR", help="Draw its attention; of a run also curves and text.")
     ] = None,
-    text: Annotated[str | None, Option(metavar="SENTENCE", help="The sentence whose attention is drawn.")] = None,
+    text: Annotated[
+        str | None, Option(metavar="SENTENCE", help="The sentence whose attention and search are drawn.")
+    ] = None,
 ) -> None:
     """Draw the classic figures of the Transformer, as PNG and SVG.
 
-    Position encodings, schedules, label smoothing, masks, padding, attention and training curves.
+    Position encodings, schedules, label smoothing, masks, padding, attention, search and training curves.
     """
     from nmt.report import check_matplotlib
 

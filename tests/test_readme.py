@@ -157,6 +157,13 @@ def test_python_examples_run(checkout: Path) -> None:
         assert run(f"python -c {shlex.quote(example)}", checkout)
 
 
+@pytest.mark.slow
+def test_reference_translates_with_a_model_of_the_checkout(checkout: Path) -> None:
+    (program,) = blocks("docs/transformer.md", "python")
+    expected = run("nmt translate --model runs/demo-en-it --beam 1 <<< 'Marco has an umbrella.'", checkout)
+    assert run(f"PYTHONPATH={shlex.quote(str(REPOSITORY))} python -c {shlex.quote(program)}", checkout) == expected
+
+
 def test_recipe_in_the_documentation_is_the_shipped_recipe(tmp_path: Path) -> None:
     shown, part = blocks("docs/training.md", "yaml")
     recipes = tmp_path / "recipes"

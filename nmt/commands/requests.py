@@ -120,25 +120,11 @@ class ScoreOptions(NamedTuple):
         return [*(self.systems or ()), *([] if self.baseline is None else [self.baseline])]
 
 
-of_run = partial(Option, rich_help_panel="For runs")
-beside_files = partial(file, rich_help_panel="For files of translations")
-
-
 class ReportRequest(NamedTuple):
     """The options of `nmt report`."""
 
     run: Annotated[Path, Argument(metavar="RUN", help="A run, or with --reference a file of translations.")]
     output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html")
     compare: Annotated[Path | None, Option(metavar="RUN", help="Another run or file to compare with.")] = None
-    reference: Annotated[Path | None, beside_files(help="Reference translations, for files of any system.")] = None
-    source: Annotated[Path | None, beside_files(help="The source text of the files; only with --reference.")] = None
-    glossary: Annotated[
-        Path | None, file(help="Terms (source, tab, target) whose translations are counted; with --compare.")
-    ] = None
-    validation_lines: Annotated[int, of_run(min=0, metavar="COUNT", help="Validation lines to translate.")] = 200
-    lines: Annotated[
-        list[int] | None,
-        of_run(
-            "--line", min=1, metavar="N", help="Draw attention and search of line N of the test text; can be repeated."
-        ),
-    ] = None
+    reference: Annotated[Path | None, file(help="Reference translations, for files of any system.")] = None
+    source: Annotated[Path | None, file(help="The source text of the files; only with --reference.")] = None

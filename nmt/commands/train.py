@@ -203,13 +203,12 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
     with console.progress_through("testing", sentences, "sentences") as show:
         result = evaluate(loaded, recipe.runtime, texts, show)
     if distributed.rank() == 0:
-        lines = [line for translations in result.translations for line in translations]
         scores = [
             ({"language": text.language} if len(texts) > 1 else {}) | asdict(score)
             for text, pair in zip(texts, result.scores, strict=True)
             for score in pair
         ]
-        write_output(run.path / "test.txt", "".join(f"{line}\n" for line in lines))
+        run.write_translations("test.txt", result.translations)
         write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n")
         print_scores(run, console)
 

@@ -215,6 +215,8 @@ class Training:
             evaluation = self._evaluate(self.corpus.valid)
             metric = evaluation.metric(settings.best_metric)
             improved = progress.record_validation(metric, evaluation.loss, settings.keep_best)
+            if improved:
+                self.run.write_translations("valid.txt", evaluation.translations)
             self._lap()
             self.display.validation(progress.step, evaluation, improved)
             figures = {name: getattr(evaluation, name) for name in ("loss", "bleu", "chrf")}

@@ -10,6 +10,7 @@ tensorboard/                   the same numbers for TensorBoard, with train.tens
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
                                last and removed first: a folder without it is no checkpoint
 best, last                     symbolic links to checkpoints
+valid.txt                      translations of the validation text by the best checkpoint, greedy
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
 lock                           held while a training runs
 
@@ -18,7 +19,7 @@ Of several ranks, the first one writes; all of them load.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -76,7 +77,8 @@ class RunDirectory:
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
             events = self.path.glob("tensorboard/events.out.tfevents.*")
-            for file in (self.metrics, self.path / "best", self.path / "last", *events):
+            own = (self.path / name for name in ("best", "last", "valid.txt"))
+            for file in (self.metrics, *own, *events):
                 file.unlink(missing_ok=True)
             self.remove_scores()
         RUN.write(self.path, {"environment": machine})
@@ -147,6 +149,11 @@ class RunDirectory:
                 if name != "step" and isinstance(value, (int, float)):
                     self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
             self._tensorboard.flush()
+
+    def write_translations(self, name: str, texts: Sequence[Sequence[str]]) -> None:
+        """Write the translations of one text after the other, a line each; on rank 0."""
+        if not distributed.rank():
+            write_output(self.path / name, "".join(f"{line}\n" for lines in texts for line in lines))
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""

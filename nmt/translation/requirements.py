@@ -8,9 +8,14 @@ from nmt.decoding.options import SearchOptions
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 from nmt.text.numerals import lost_numbers
-from nmt.text.protection import ContentDiff, compare, compare_marks, items, repair
+from nmt.text.protection import ContentDiff, compare, compare_marks, items, repair, without_items
 from nmt.text.typography import apply_typography
 from nmt.translation.placement import Phrase
+
+
+def has_words(text: str) -> bool:
+    """Whether a text has a letter outside of URLs, placeholders and tags."""
+    return any(map(str.isalpha, without_items(normalize(text))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +27,7 @@ class TranslateOptions:
     """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
     glossary: Glossary | None = None
     alignment: bool = False  # whether to align words of source and translation
+    document: bool = False  # whether lines are texts of a document: each sentence is translated by itself
     tag: str | None = None  # a tag of the training text to put before each segment, such as `backtranslated`
     to: str  # the target language
 
@@ -30,6 +36,10 @@ class TranslateOptions:
         own = {key: value for key, value in vars(self).items() if key != "search"}
         glossary = None if self.glossary is None else self.glossary.fingerprint()
         return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
+
+    def copies(self, text: str) -> bool:
+        """Whether a text is copied: without a letter outside of URLs and placeholders, in a document."""
+        return self.document and not has_words(text)
 
     def finished(self, line: str, prefix: str, rest: str) -> str:
         """Return a prefix and what follows it, with items repaired and the language's typography; the prefix stays."""

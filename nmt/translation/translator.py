@@ -27,10 +27,10 @@ from nmt.text.glossary import whole_word
 from nmt.text.languages import target_language
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
-from nmt.text.segment import join_segments, split_line
-from nmt.translation.documents.markup import MarkedLine
+from nmt.text.segment import join_segments, sentences, split_line
 from nmt.translation.placement import Phrase, cut_items, place
 from nmt.translation.requirements import TranslateOptions
+from nmt.translation.tags import Tag, original, part_of, with_tags, without_tags
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -95,9 +95,10 @@ class Segment:
     """A line, or a part of a long one, the required start of its translation, and its translations."""
 
     source: str
-    marked: MarkedLine  # the source without the tags that are put back into the translation
+    bare: str  # the source without the tags that are put back into the translation
+    tags: Sequence[Tag]
     prefix: str
-    text: str  # what is translated: the text of `marked`, or that without its items
+    text: str  # what is translated: `bare`, or that without its items
     items: Sequence[Phrase] = ()  # those that were taken out
     found: list[Alternative] = field(default_factory=list)  # the translations, best first
     links: Links | None = None  # between the words of the source and of the best one, if requested
@@ -233,21 +234,25 @@ class Translator:
             ids = source.encode(text)
             return len(ids) + len(tags) if ids else 0
 
-        texts = [line] if count(line) <= options.longest_source else split_line(line, options.longest_source, count)
-        segments = []
-        for text in texts:
-            has_tags = options.search.protect and not prefix and "<" in text
-            marked = MarkedLine.of(text, numbered=False) if has_tags else MarkedLine("", text, "")
-            segments.append(Segment(text, marked, prefix, marked.text))
-            prefix = ""
+        bare, inside = line, list[Tag]()
+        if (options.search.protect or options.document) and not prefix:
+            bare, inside = without_tags(line)
+        segments, start = [], 0
+        for sentence in sentences(bare) if options.document else [bare]:
+            for text in split_line(sentence, options.longest_source, count):
+                last = start + len(text) == len(bare)
+                own = part_of(inside, start, len(bare) + 1 if last else start + len(text))
+                segments.append(Segment(original(text, own), text, own, prefix, text))
+                prefix, start = "", start + len(text)
         return segments
 
     def _search(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Find the translations of segments; those of blank ones are their prefixes."""
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
         for one in segments:
-            one.found = [Alternative(one.prefix, 0.0)]
-        ids_of = [(one, ids, target.encode(one.prefix)) for one in segments if (ids := source.encode(one.text))]
+            one.found = [Alternative(one.text.strip() if options.copies(one.text) else one.prefix, 0.0)]
+        asked = [one for one in segments if not options.copies(one.text)]
+        ids_of = [(one, ids, target.encode(one.prefix)) for one in asked if (ids := source.encode(one.text))]
         sentences, prefixes = [[*tags, *ids] for _, ids, _ in ids_of], [prefix for *_, prefix in ids_of]
         found = self.engine.search(sentences, options.search, prefixes)
         for (one, _, prefix), hypotheses in zip(ids_of, found, strict=True):
@@ -263,17 +268,17 @@ class Translator:
         self._search(again, options)
         for one in again:
             if not any(map(str.isalnum, one.text)):
-                one.found = [Alternative(f"{one.prefix} {one.marked.text}".strip(), 0.0)]
+                one.found = [Alternative(f"{one.prefix} {one.bare}".strip(), 0.0)]
         lacking = []
         for one in segments:
             for rank, each in enumerate(one.found):
                 terms = options.missing_terms(one.text, each.text)
-                if terms or (one.items and options.items_differ(one.marked.text, each.text)):
+                if terms or (one.items and options.items_differ(one.bare, each.text)):
                     lacking.append((one, rank, sorted([*one.items, *terms], key=lambda phrase: phrase.start)))
         links_of = self.align([(one.text, one.found[rank].text) for one, rank, _ in lacking], options)
         spaced = not target_language(options.to).unspaced
         for (one, rank, phrases), links in zip(lacking, links_of, strict=True):
-            text, line, begin = one.found[rank].text, one.marked.text, len(one.prefix)
+            text, line, begin = one.found[rank].text, one.bare, len(one.prefix)
             placed = place(text, phrases, one.text, links, spaced, begin)
             placed = options.finished(line, one.prefix, placed[begin:])
             if options.differences(line, placed) < options.differences(line, text):
@@ -292,19 +297,17 @@ class Translator:
                 begun.append((one, rank, replace(one, prefix=text[:end])))
         self._search([other for *_, other in begun], options)
         for one, rank, other in begun:
-            line, text, before = one.marked.text, other.found[0].text, one.found[rank]
+            line, text, before = one.bare, other.found[0].text, one.found[rank]
             if options.differences(line, text) <= options.differences(line, before.text):
                 one.found[rank] = before._replace(text=text)
 
     def _restore_tags(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Put the tags back that are around a segment, or in pairs inside."""
-        paired = [one for one in segments if one.marked.pairs]
-        links = iter(self.align([(one.marked.text, each.text) for one in paired for each in one.found], options))
-        for one in segments:
-            if (marked := one.marked).text != one.source:
-                texts = [marked.with_pairs(each.text, next(links)) if marked.pairs else each.text for each in one.found]
-                whole = [f"{marked.prefix}{text}{marked.suffix}".strip() for text in texts]
-                one.found = [each._replace(text=text) for text, each in zip(whole, one.found, strict=True)]
+        """Put the tags of segments back into their translations."""
+        tagged = [one for one in segments if one.tags]
+        links = iter(self.align([(one.bare, each.text) for one in tagged for each in one.found], options))
+        for one in tagged:
+            texts = [with_tags(each.text, one.tags, one.bare, next(links)) for each in one.found]
+            one.found = [each._replace(text=text) for text, each in zip(texts, one.found, strict=True)]
 
 
 def joined_segments(line: str, segments: Sequence[Segment], options: TranslateOptions) -> Translation:

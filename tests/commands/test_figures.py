@@ -1,102 +1,81 @@
 """`nmt figures`: the files, what is left out, and refusals."""
 
-import json
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from nmt.config import DecodeSettings, MaxLength
-from nmt.report.formula_figures import formula_drawings, smoothed_targets
+from nmt.report.formula_figures import positions
 from tests.builders import run_command, save_model, tiny_loaded_model, write_reversal_task
 
-FORMULAS = ["positions", "position-curves", "schedule-noam", "schedules", "label-smoothing", "smoothed-loss"]
+ATTENTION = {"attention-encoder-layer-1", "attention-decoder-layer-1", "attention-cross-layer-1", "search-tree"}
 
 
-def draw_few_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def few_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw one figure only in place of all that need no input, to save time."""
-    monkeypatch.setattr("nmt.commands.figures.formula_drawings", lambda recipe: [smoothed_targets()])
+    monkeypatch.setattr("nmt.commands.figures.formula_drawings", lambda: [positions()])
 
 
-def test_figures_of_formulas_need_no_input() -> None:
-    assert [drawing.name for drawing in formula_drawings()] == FORMULAS
+def names(folder: Path) -> set[str]:
+    assert {path.stem for path in folder.glob("*.svg")} == {path.stem for path in folder.glob("*.png")}
+    return {path.stem for path in folder.glob("*.png")}
 
 
-def test_without_input_the_rest_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw_few_formulas(monkeypatch)
+def test_without_input_the_rest_is_named(tmp_path: Path) -> None:
     output = tmp_path / "figures"
     result = run_command("figures", output)
     assert result.exit_code == 0, result.output
-    assert {path.name for path in output.iterdir()} == {"figures.json", "label-smoothing.png", "label-smoothing.svg"}
-    (figure,) = json.loads((output / "figures.json").read_text("utf-8"))["figures"]
-    assert figure["code"] == "nmt.training.loss.smoothed_cross_entropy"
-    assert "left out: attention: no model; add --model MODEL" in result.stderr
-    assert "no recipe; add --recipe RECIPE" in result.stderr
-    with Image.open(output / "label-smoothing.png") as image:
-        assert image.width == 1200
-    assert (output / "label-smoothing.svg").read_text("utf-8").startswith("<?xml")
+    assert names(output) == {"positions"}
+    page = (output / "index.html").read_text("utf-8")
+    assert "Each row is the vector that is added to the embedding" in page
+    assert "Drawn by nmt.model.positions.sinusoids" in page
+    for message in ("attention, search: no model; add --model MODEL", "masks, padding: no recipe; add --recipe RECIPE"):
+        assert f"left out: {message}" in result.stderr
 
 
-def test_sentence_without_a_model_is_an_error(tmp_path: Path) -> None:
-    result = run_command("figures", tmp_path / "figures", "--text", "A cat.")
-    assert result.exit_code == 2
-    assert "--text: it is the sentence whose attention a model has; add --model MODEL" in result.stderr
-    assert not (tmp_path / "figures").exists()
-
-
-@pytest.mark.slow
-def test_missing_model_is_an_error(tmp_path: Path) -> None:
-    result = run_command("figures", tmp_path / "figures", "--model", tmp_path / "nope")
-    assert result.exit_code == 2
-    assert "nope: no such directory; give a model directory or a run directory" in " ".join(result.stderr.split())
-    assert not (tmp_path / "figures").exists()
-
-
-def test_run_adds_corpus_attention_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw_few_formulas(monkeypatch)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--text", "A cat."], "--text: it is the sentence whose attention a model has; add --model MODEL"),
+        (["--model", "nope"], "nope: no such directory; give a model directory or a run directory"),
+        (["--model", "model", "--text", " "], "found 0 tokens; figures are drawn of sentences of 1 to 60"),
+    ],
+)
+def test_mistakes_are_errors_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
-    recipe = write_reversal_task(tmp_path)
-    assert run_command("train", "--config", recipe).exit_code == 0
-    result = run_command("figures", "figures", "--model", "run")
+    save_model(tmp_path / "model", tiny_loaded_model())
+    result = run_command("figures", "figures", *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not Path("figures").exists()
+
+
+def test_run_adds_corpus_sentence_and_curves(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run_command("figures", tmp_path / "figures", "--model", uninterrupted)
     assert result.exit_code == 0, result.output
     assert "left out" not in result.stderr
-    found = {path.stem for path in Path("figures").glob("*.png")}
-    attention = {"attention-encoder-layer-1", "attention-decoder-layer-1", "attention-cross-layer-1"}
-    assert found == {"label-smoothing", "masks", "padding", "training"} | attention
-    result = run_command("figures", "others", "--recipe", recipe)
+    assert names(tmp_path / "figures") == {
+        "positions", "masks", "padding", "training-loss", "training-scores", *ATTENTION,
+    }  # fmt: skip
+    recipe = uninterrupted / "recipe.yaml"
+    result = run_command("figures", tmp_path / "others", "--recipe", recipe)
     assert result.exit_code == 0, result.output
-    assert {path.stem for path in Path("others").glob("*.png")} == {"label-smoothing", "masks", "padding"}
+    assert names(tmp_path / "others") == {"positions", "masks", "padding"}
 
 
-def test_recipe_without_prepared_corpus_leaves_its_figures_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw_few_formulas(monkeypatch)
-    result = run_command("figures", tmp_path / "figures", "--recipe", write_reversal_task(tmp_path))
+def test_model_without_a_corpus_draws_a_given_sentence(tmp_path: Path) -> None:
+    save_model(tmp_path / "model", tiny_loaded_model())
+    recipe = write_reversal_task(tmp_path)
+    options = ["--model", tmp_path / "model", "--recipe", recipe]
+    result = run_command("figures", tmp_path / "figures", *options)
     assert result.exit_code == 0, result.output
     assert "left out: masks, padding: " in result.stderr
     assert "make it with nmt prepare" in result.stderr
-
-
-def test_empty_translation_leaves_the_attention_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw_few_formulas(monkeypatch)
-    empty = DecodeSettings(max_length=MaxLength(factor=0, extra=1))  # room for the end of the sentence only
-    save_model(tmp_path / "model", replace(tiny_loaded_model(), decode=empty))
-    result = run_command("figures", tmp_path / "figures", "--model", tmp_path / "model", "--text", "A cat.")
+    assert "no prepared validation text to take a sentence from; add --text SENTENCE" in result.stderr
+    result = run_command("figures", tmp_path / "sentence", *options, "--text", "the cat sleeps .")
     assert result.exit_code == 0, result.output
-    assert "left out: attention: the translation of 'A cat.' is empty; add --text with another one" in result.stderr
-    assert (tmp_path / "figures" / "label-smoothing.png").exists()
-
-
-def test_missing_matplotlib_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("nmt.report.find_spec", lambda name: None)
-    result = run_command("figures", tmp_path / "figures")
-    assert result.exit_code == 2
-    assert "pip install matplotlib plotly" in result.stderr
-
-
-def test_empty_text_is_refused(tmp_path: Path) -> None:
-    result = run_command("figures", tmp_path / "figures", "--model", tmp_path / "absent", "--text", " ")
-    assert result.exit_code == 2
-    assert not (tmp_path / "figures").exists()
+    assert names(tmp_path / "sentence") == {"positions", *ATTENTION}

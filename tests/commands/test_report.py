@@ -1,6 +1,9 @@
-"""`nmt report`: the page of a run, its place, and refusals."""
+"""`nmt report`: the page of a run or of files, its place, and refusals."""
 
+import json
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,59 +12,88 @@ import pytest
 from tests.builders import run_command, write_lines
 
 
-def test_page_is_written_into_the_current_folder(
+def test_page_is_written_into_the_current_folder_and_the_run_stays(
     uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run_command("report", uninterrupted)
+    before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")}
+    result = run_command("report", uninterrupted.parent / "runs" / "latest")
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
     assert "wrote report.html" in result.stderr
     page = Path("report.html").read_text(encoding="utf-8")
     assert "<title>run</title>" in page
-    assert len(page.encode()) < 6e6
+    assert re.findall('<section id="(.*?)"', page) == ["run", "data", "quality", "attention"]
+    assert "Validation text" in page
+    assert "Tree of the beam search" in page
+    assert "<script" not in page
+    assert len(page.encode()) < 1e6
     assert {path.name for path in tmp_path.iterdir()} == {"report.html"}
+    assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")} == before
 
 
-def test_link_to_a_run_is_followed(uninterrupted: Path, tmp_path: Path) -> None:
-    output = tmp_path / "page.html"
-    assert run_command("report", uninterrupted.parent / "runs" / "latest", "-o", output).exit_code == 0
-    assert output.exists()
-
-
-def test_texts_that_the_page_lacks_are_named_on_stderr(uninterrupted: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(uninterrupted, run, symlinks=True)
-    (run / "prepared").mkdir(exist_ok=True)
-    (run / "prepared" / "manifest.json").write_text("{}", encoding="utf-8")
-    result = run_command("report", run, "-o", tmp_path / "page.html")
+def test_two_runs_are_compared_and_texts_that_are_missing_are_named(uninterrupted: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(uninterrupted, tmp_path / "other", symlinks=True)
+    page = tmp_path / "page.html"
+    result = run_command("report", uninterrupted, "--compare", other, "-o", page)
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert '<section id="comparison"' in text
+    assert "<dt>other is better</dt>" in text
+    assert "BLEU: no significant difference." in text
+    (other / "valid.txt").unlink()
+    shutil.rmtree(other / "checkpoints")
+    result = run_command("report", other, "-o", page)
     assert result.exit_code == 0, result.output
     assert "warning: No translations of the validation text: " in result.stderr.replace("\n", " ")
-    assert "make it with nmt prepare" in result.stderr.replace("\n", " ")
+    assert "No sentence is drawn: " in page.read_text(encoding="utf-8")
 
 
-def test_lines_of_runs_are_refused_for_files(tmp_path: Path) -> None:
-    text = write_lines(tmp_path / "text", "un gatto")
-    result = run_command("report", text, "--reference", text, "--line", "1", "-o", tmp_path / "page.html")
-    assert result.exit_code == 2
-    assert "--line: it is for runs, and would have no effect on files" in result.stderr
+def test_files_of_any_systems_are_compared_without_torch(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "other").mkdir()
+    files = [
+        write_lines(tmp_path / "a.txt", "un gatto", "due gatti"),
+        write_lines(tmp_path / "other" / "a.txt", "un cane", "due gatti"),
+        write_lines(tmp_path / "ref.txt", "un gatto", "due gatti"),
+        write_lines(tmp_path / "source.txt", "a cat", "two cats"),
+    ]
+    program = "import json, sys; from nmt.cli import app; app(json.loads(sys.argv[1]), standalone_mode=False); "
+    program += "print('torch' in sys.modules)"
+    first, second, reference, source = map(str, files)
+    page = str(tmp_path / "page.html")
+    options = ["report", first, "--compare", second, "--reference", reference, "--source", source, "-o", page]
+    command = [sys.executable, "-c", program, json.dumps(options)]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    html = Path(page).read_text(encoding="utf-8")
+    assert '<section id="comparison"' in html
+    assert '<section id="quality"' in html
+    assert f"{first} and {second}" in html
 
 
-def test_translations_without_a_reference_are_refused(tmp_path: Path) -> None:
-    result = run_command("report", write_lines(tmp_path / "text", "un gatto"), "-o", tmp_path / "page.html")
-    assert result.exit_code == 2
-    assert "it is a file, not a run; a report of translations needs --reference FILE" in result.stderr
+def test_options_and_files_that_do_not_belong_together_are_refused(uninterrupted: Path, tmp_path: Path) -> None:
+    one, two = write_lines(tmp_path / "one", "a"), write_lines(tmp_path / "two", "a", "b")
+    page = tmp_path / "page.html"
+    for arguments, message in (
+        ((one, "--reference", two), "has 1 line, but"),
+        ((one, "--reference", one, "--compare", one), "it is the same as"),
+        ((uninterrupted, "--compare", uninterrupted), "it is the same as"),
+        ((one,), "it is a file, not a run; a report of translations needs --reference FILE"),
+        ((uninterrupted, "--source", one), "--source: it belongs to files of translations"),
+        ((tmp_path,), "this folder is not a run"),
+    ):
+        result = run_command("report", *arguments, "-o", page)
+        assert result.exit_code == 2, arguments
+        assert message in " ".join(result.stderr.split())
+    over = run_command("report", one, "--reference", write_lines(tmp_path / "three", "a"), "-o", one)
+    assert over.exit_code == 2
+    assert one.read_text(encoding="utf-8") == "a\n"
+    assert not page.exists()
 
 
-def test_folder_that_is_no_run_and_missing_library_are_errors(
-    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "page.html"
-    result = run_command("report", tmp_path, "-o", output)
-    assert result.exit_code == 2
-    assert "this folder is not a run" in result.stderr
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    result = run_command("report", uninterrupted, "-o", output)
-    assert result.exit_code == 2
-    assert "pip install matplotlib plotly" in result.stderr
-    assert not output.exists()
+def test_missing_matplotlib_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.report.find_spec", lambda name: None)
+    for arguments in (("report", tmp_path, "-o", tmp_path / "page.html"), ("figures", tmp_path / "figures")):
+        result = run_command(*arguments)
+        assert result.exit_code == 2
+        assert "run: pip install matplotlib" in result.stderr

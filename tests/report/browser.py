@@ -89,15 +89,16 @@ class Page:
         if event.get("method") == "Network.requestWillBeSent":
             self.addresses.append(event["params"]["request"]["url"])
 
-    def open(self, file: Path, width: int = 1200) -> None:
-        """Load a file in a window of this width, until all scripts have run and the visible charts are drawn."""
+    def open(self, file: Path, width: int, scheme: str) -> None:
+        """Load a file in a window of this width and in the light or dark theme."""
         self.faults.clear()
         self.addresses.clear()
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=file.as_uri())
-        self.wait_for("location.protocol === 'file:' && document.readyState === 'complete' && window.report")
+        self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """Return the value of a JavaScript expression, of a promise its result."""
@@ -109,19 +110,6 @@ class Page:
         """Return when a JavaScript expression is true."""
         while not self.run(f"Boolean({condition})"):
             self.run("new Promise((done) => setTimeout(done, 20))")
-
-    def press(self, key: str) -> None:
-        """Press and release a key."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36}
-        codes |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39}
-        text = {"text": "\r"} if key == "Enter" else {}  # without it, Enter activates no button
-        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **text)
-
-    def hover(self, x: float, y: float) -> None:
-        """Move the mouse to a point of the window."""
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x - 5, y=y)
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
 
 @contextmanager

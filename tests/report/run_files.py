@@ -1,7 +1,6 @@
 """Run directories made by hand: a marker, a log, and a recipe."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,15 @@ from tests.builders import tiny_recipe
 
 
 def train_line(step: int, loss: float, **others: object) -> dict[str, Any]:
-    """Return a line of the log whose perplexity is that of `loss`, in nats."""
+    """Return a line of the log."""
     rates = {"rate": 0.001, "padding": 0.1, "loader_wait": 0.0, "target_tokens_per_second": 1000.0}
-    line = {"type": "train", "step": step, "epoch": step / 10, "loss": loss, "perplexity": math.exp(loss), **rates}
+    line = {"type": "train", "step": step, "epoch": step / 10, "loss": loss, **rates}
     return {**line, "gradient_norm": 1.0, "seconds": step * 1.0, **others}
 
 
 def validation_line(step: int, loss: float, bleu: float) -> dict[str, Any]:
     """Return a line of a validation."""
-    scores = {"loss": loss, "perplexity": math.exp(loss), "bleu": bleu, "chrf": bleu + 10}
+    scores = {"loss": loss, "bleu": bleu, "chrf": bleu + 10}
     return {"type": "validation", "step": step, "epoch": step / 10, **scores, "seconds": step * 1.0}
 
 

@@ -1,4 +1,4 @@
-"""The section Run: what differs from the defaults, remarks on the course, and the command that repeats the run."""
+"""The section Run: curves, what differs from the defaults, remarks, and the command that repeats the run."""
 
 import re
 import shlex
@@ -9,14 +9,26 @@ from pathlib import Path
 import pytest
 
 from nmt.config import load_recipe
+from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
-from nmt.report.run_section import changed_settings, run_section
+from nmt.report.run_section import changed_settings, run_section, training_drawings
 from tests.builders import run_command
 from tests.report.run_files import train_line, validation_line, write_run
 
 
 def section_of(path: Path, *lines: dict[str, object]) -> str:
     return unescape(run_section(RunRecords(write_run(path, list(lines)))).html)
+
+
+def drawings_of(path: Path, *lines: dict[str, object]) -> dict[str, Drawing]:
+    drawings = training_drawings(RunRecords(write_run(path, list(lines))))
+    return {drawing.name.removeprefix("training-"): drawing for drawing in drawings}
+
+
+def curves(drawing: Drawing) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the points of the labelled lines of a figure."""
+    (axes,) = drawing.figure.axes
+    return {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
 
 
 def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: Path) -> None:
@@ -40,42 +52,27 @@ def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: 
     assert set(changes) == written
 
 
-def test_training_time_includes_the_last_validation(tmp_path: Path) -> None:
+def test_curves_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
     lines = [{**train_line(10, 3.0), "seconds": 60}, {**validation_line(10, 2.0, 5.0), "seconds": 64}]
-    assert "0:01:04" in run_section(RunRecords(write_run(tmp_path / "run", lines))).html
+    of_training = {"loss", "rate", "speed", "waste", "gradient"}
+    assert set(drawings_of(tmp_path / "both", *lines)) == {*of_training, "scores"}
+    assert set(drawings_of(tmp_path / "no-validation", lines[0])) == of_training
+    assert set(drawings_of(tmp_path / "no-training", lines[1])) == {"loss", "scores"}
+    assert "0:01:04" in run_section(RunRecords(tmp_path / "both")).html
 
 
-def test_charts_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
-    run = RunRecords(write_run(tmp_path / "run", [train_line(10, 3.0), validation_line(10, 2.0, 5.0)]))
-    assert set(run_section(run).charts) == {"loss", "scores", "perplexity", "rate", "speed", "shares", "gradient"}
-    run = RunRecords(write_run(tmp_path / "no-validation", [train_line(10, 3.0)]))
-    assert set(run_section(run).charts) == {"loss", "perplexity", "rate", "speed", "shares", "gradient"}
-    run = RunRecords(write_run(tmp_path / "no-training", [validation_line(10, 2.0, 5.0)]))
-    assert set(run_section(run).charts) == {"loss", "scores", "perplexity"}
-
-
-def test_loss_is_without_label_smoothing(tmp_path: Path) -> None:
-    lines = [train_line(10, 3.0, objective=4.2), train_line(20, 2.0, objective=3.1)]
-    chart = run_section(RunRecords(write_run(tmp_path / "run", lines))).charts["loss"]
-    assert chart.columns == ("step", "training")
-    assert chart.rows == ((10, 3.0), (20, 2.0))
-    assert "without label smoothing" in chart.summary
-
-
-def test_curve_of_one_point_has_one_value(tmp_path: Path) -> None:
-    lines = [train_line(10, 3.0), train_line(20, 2.0), validation_line(20, 2.5, 5.0)]
-    charts = run_section(RunRecords(write_run(tmp_path / "run", lines))).charts
-    assert charts["loss"].summary.startswith("Training from 3.000 to 2.000; validation 2.500. ")
-    assert charts["speed"].summary.startswith("Target tokens per second: between ")
-
-
-def test_best_validation_is_marked(tmp_path: Path) -> None:
-    lines = [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 9.0), validation_line(30, 2.5, 8.0)]
-    charts = run_section(RunRecords(write_run(tmp_path / "run", lines))).charts
-    assert charts["scores"].summary.startswith("Best at step 20: BLEU 9.00, chrF 19.00.")
-    star = charts["scores"].specification["data"][-1]
-    assert (star["name"], star["x"], star["y"]) == ("best (step 20)", [20], [9.0])
-    assert charts["loss"].specification["data"][-1]["y"] == [2.0]
+def test_curves_show_the_unsmoothed_loss_and_mark_the_best_validation(tmp_path: Path) -> None:
+    train = [train_line(10, 3.0, objective=4.2), train_line(20, 2.0, objective=3.1)]
+    valid = [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 9.0), validation_line(30, 2.5, 8.0)]
+    drawings = drawings_of(tmp_path / "run", *train, *valid)
+    loss, scores = curves(drawings["loss"]), curves(drawings["scores"])
+    assert loss["training"] == ([10, 20], [3.0, 2.0])
+    assert loss["validation"] == ([10, 20, 30], [3.0, 2.0, 2.5])
+    assert loss["best (step 20)"] == ([20], [2.0])
+    assert scores["chrF"] == ([10, 20, 30], [15.0, 19.0, 18.0])
+    assert scores["best (step 20)"] == ([20], [19.0])
+    assert drawings["loss"].caption.startswith("Training from 3 to 2, between 2 and 3. Validation from 3 to 2.5, betw")
+    assert curves(drawings["waste"])["padding"] == ([10, 20], [10, 10])
 
 
 @pytest.mark.parametrize(
@@ -84,6 +81,8 @@ def test_best_validation_is_marked(tmp_path: Path) -> None:
         ("overfitting", [3, 2, 1, 0.5, 0.3], [3.0, 2.0, 2.4, 2.6, 2.8], "lowest at step 20 (2.000)"),
         ("improving", [3, 2, 1, 0.9, 0.8], [3.0, 2.0, 1.5, 1.2, 1.1], "The last validation is the best one"),
         ("diverging", [3, 2, 1, 4, 6], [3.0, 2.0, 1.5, 1.4, 1.405], "rose from 1.000 to 6.000"),
+        ("healthy", [3, 1.5, 1, 0.75], [2, 1.5, 1.49, 1.495], "Nothing in the log is unusual."),
+        ("without", [3, 1.5, 1, 0.75], [], "There is no validation"),
     ],
 )
 def test_course_that_needs_attention_is_named(
@@ -93,51 +92,27 @@ def test_course_that_needs_attention_is_named(
     lines += [validation_line(10 * i, loss, 20 - loss) for i, loss in enumerate(validation, start=1)]
     text = section_of(tmp_path / name, *lines)
     assert remark in text
-    others = {"lowest at step", "The last validation is", "rose from"} - {
-        part for part in ("lowest at step", "The last validation is", "rose from") if part in remark
-    }
-    assert not [other for other in others if other in text]
+    known = ("lowest at step", "The last validation is", "rose from", "Nothing in the log", "There is no validation")
+    assert [part for part in known if part in text] == [part for part in known if part in remark]
 
 
-def test_healthy_run_has_no_remark_and_one_without_validation_has(tmp_path: Path) -> None:
-    lines = [train_line(10 * i, 3 / i) for i in range(1, 5)]
-    validations = [validation_line(10, 2, 5), validation_line(20, 1.5, 9), validation_line(30, 1.49, 8.9)]
-    assert "Nothing in the log is unusual." in section_of(tmp_path / "healthy", *lines, *validations)
-    assert "There is no validation" in section_of(tmp_path / "run", *lines)
-
-
-def test_waiting_and_padding_are_named(tmp_path: Path) -> None:
-    text = section_of(tmp_path / "run", train_line(10, 3.0, padding=0.45, loader_wait=0.2))
+def test_waiting_padding_and_skipped_updates_are_named(tmp_path: Path) -> None:
+    skipped = [{"type": "skipped", "step": step, "loss": "nan", "gradient_norm": "inf"} for step in range(1, 41)]
+    text = section_of(tmp_path / "run", train_line(50, 3.0, padding=0.45, loader_wait=0.2), *skipped)
     assert "45% of the target tokens in batches are padding" in text
     assert "In 20% of the time no batch was ready" in text
-
-
-def test_skipped_updates_are_listed_and_counted(tmp_path: Path) -> None:
-    skipped = [{"type": "skipped", "step": step, "loss": "nan", "gradient_norm": "inf"} for step in range(1, 41)]
-    text = section_of(tmp_path / "run", train_line(50, 3.0), *skipped)
     assert "40 updates skipped" in text
     assert text.count("<td>nan</td>") == 20
-    assert "20 of 40" in text
-
-
-def test_environment_is_shown(uninterrupted: Path) -> None:
-    assert re.search(r"<td>torch</td><td>\d+\.\d+", run_section(RunRecords(uninterrupted)).html)
+    assert "the first 20 of 40" in text
 
 
 def test_shown_command_trains_the_run_again(uninterrupted: Path, tmp_path: Path) -> None:
     copy = tmp_path / "my run's"
     shutil.copytree(uninterrupted, copy, symlinks=True)
-    (command,) = re.findall(r"<pre[^>]*>(nmt train[^<]*)</pre>", run_section(RunRecords(copy)).html)
+    html = run_section(RunRecords(copy)).html
+    assert re.search(r"<td>torch</td><td>\d+\.\d+", html)
+    (command,) = re.findall(r"<pre>(nmt train[^<]*)</pre>", html)
     words = shlex.split(unescape(command))
     result = run_command(*words[1:], "--quiet")
     assert result.exit_code == 0, result.output
     assert RunRecords(tmp_path / "my run's-again").train[-1]["loss"] == RunRecords(uninterrupted).train[-1]["loss"]
-
-
-def test_missing_texts_are_named(tmp_path: Path) -> None:
-    assert "No longer there: /text/train.tsv" in section_of(tmp_path / "run", train_line(10, 3.0))
-
-
-def test_problems_stand_first(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", [train_line(10, 3.0)], recipe="name: [")
-    assert run_section(RunRecords(path)).html.startswith('<p class="warning">The recipe cannot be read')

@@ -90,5 +90,5 @@ def test_run_killed_at_random_equals_uninterrupted_run(
     assert len({death.split()[-1] for death in deaths}) >= 8
     assert end.startswith("whole")
     assert_same_run(uninterrupted, killed)
-    for name in ("test.txt", "test.json"):
+    for name in ("valid.txt", "test.txt", "test.json"):
         assert (killed / name).read_bytes() == (uninterrupted / name).read_bytes()

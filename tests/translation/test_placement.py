@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nmt.translation.documents.markup import MarkedLine
 
 from nmt.config import RuntimeSettings
 from nmt.decoding import engine
@@ -20,7 +21,6 @@ from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 from nmt.text.protection import NO_DIFF, compare, items
 from nmt.text.segment import words
-from nmt.translation.documents.markup import MarkedLine
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placement import Phrase, cut_items, place
 from nmt.translation.requirements import TranslateOptions

@@ -369,6 +369,16 @@ def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(transla
     assert whole.text != around
 
 
+def test_texts_of_documents_are_translated_by_sentence(translator: Translator) -> None:
+    options = replace(translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false"]), document=True)
+    line = "<b>The cat sleeps.</b> A dog <i>barks</i>. {0}!"
+    (text,) = (one.text for one in translator.translate([line], options))
+    sentences = [one.text for one in translator.translate(["The cat sleeps.", "A dog barks."], options)]
+    assert re.sub(r"<[^<>]*>", "", text) == f"{' '.join(sentences)} {{0}}!"
+    assert text.startswith(f"<b>{sentences[0]}</b>")
+    assert re.search(r"<i>[^<]+</i>", text)
+
+
 def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> None:
     save_model(tmp_path / "model", loaded)
     translator = nmt.Translator.load(str(tmp_path / "model"), RuntimeSettings(device="cpu"))

@@ -1,9 +1,10 @@
-"""A document as its original text with slots for translations.
+"""A document: its texts, each with a function that writes its translation, and the bytes of the file with these.
 
->>> content = Content.decode(b"a: Hello\\n", "notes")
->>> document = Document(content, [Slot("Hello", "line 1", 3, 8)])
->>> document.with_translations(["Ciao"])
-b'a: Ciao\\n'
+>>> content = Content.decode(b"a: Hello\n", "notes")
+>>> edits = Edits(content)
+>>> edits.slot("Hello", 3, 8).write("Ciao")
+>>> Document(content.name, [], edits.encoded).encoded()
+b'a: Ciao\n'
 """
 
 import codecs
@@ -24,6 +25,29 @@ TRANSLATED = (
 # splitlines() would also split at U+2028 and other characters
 _LINE = re.compile(r"(?=.|[\r\n])([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class Slot(NamedTuple):
+    """A text to translate, perhaps of several lines."""
+
+    text: str
+    place: str  # what identifies it in messages: a line number or an id
+    write: Callable[[str], object]
+    """Put a translation in its place."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The texts of a file, in order."""
+
+    name: str
+    slots: Sequence[Slot]
+    encoded: Callable[[], bytes]
+    """Return the file with the translations that were written.
+
+    Raises DataError for a character that the file's encoding does not have."""
+    without_texts: str = "it has no text"
+    """Why there may be no text to translate, and what to do."""
 
 
 class Line(NamedTuple):
@@ -53,7 +77,7 @@ class Content:
         encoding = _MARKS.get(mark) or declared or "utf-8"
         data = data.removeprefix(mark)
         try:
-            text = data.decode(encoding)
+            return cls(name, data.decode(encoding), encoding, mark)
         except LookupError:
             raise DataError(
                 f"{name}: declares the encoding {encoding!r}, which is unknown; convert it to UTF-8"
@@ -64,9 +88,6 @@ class Content:
                 f"{name}:{line}: not {encoding.upper()}: found the byte 0x{data[error.start]:02X}; convert the file: "
                 "iconv -f ENCODING -t UTF-8 FILE > NEWFILE"
             ) from None
-        if text.encode(encoding) != data:
-            raise DataError(f"{name}: text in {encoding} cannot be written back unchanged; convert the file to UTF-8")
-        return cls(name, text, encoding, mark)
 
     def encode(self, text: str) -> bytes:
         """Encode text as the file was. Raises DataError for a character that this encoding does not have."""
@@ -102,62 +123,22 @@ class Content:
         return [found.end() for found in _LINE_END.finditer(self.text)]
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A text to translate, and the span of the document that its translation replaces."""
+class Edits:
+    """Replacements of spans of a text, for formats in which all else stays byte for byte."""
 
-    text: str
-    place: str  # what identifies it in messages: a line number or an id
-    start: int
-    end: int
-    write: Callable[[str], str] = str
-    """Convert a translation to the form of the format: quoted, escaped, wrapped."""
-    in_place: bool = True
-    """Whether the span holds the text itself, so that a translation equal to the text changes nothing."""
-    before: str = ""
-    """What is written before the translation, and `after` behind it."""
-    after: str = ""
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self._found: list[tuple[int, int, str]] = []
 
+    def slot(self, text: str, start: int, end: int, form: Callable[[str], str] = str, place: str = "") -> Slot:
+        """Return a slot of a span, by default named by its line; `form` makes a translation a part of the format."""
+        place = place or f"line {self._content.line_number(start):,}"
+        return Slot(text, place, lambda translation: self._found.append((start, end, form(translation))))
 
-class Edit(NamedTuple):
-    """A replacement of a span of a text."""
-
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Document:
-    """The content of a file and its slots, in order and without overlap."""
-
-    content: Content
-    slots: Sequence[Slot]
-    edits: Sequence[Edit] = ()  # those that do not depend on a translation, such as that of an attribute
-    without_texts: str | None = None
-    """Why there may be no text to translate, and what to do; None: there is none in the file."""
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts to translate; they may have several lines."""
-        return [slot.text for slot in self.slots]
-
-    def with_translations(self, translations: Sequence[str]) -> bytes:
-        """Return the file with these translations in its slots.
-
-        Raises DataError for a character that the file's encoding does not have.
-        """
-        edits = list(self.edits)
-        for slot, translation in zip(self.slots, translations, strict=True):
-            if not (slot.in_place and translation == slot.text):
-                edits.append(Edit(slot.start, slot.end, f"{slot.before}{slot.write(translation)}{slot.after}"))
-        return self.content.encode(edited(self.content.text, edits))
-
-
-def edited(text: str, edits: Sequence[Edit]) -> str:
-    """Return a text with some spans replaced, which do not overlap."""
-    parts, position = [], 0
-    for start, end, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        parts += [text[position:start], replacement]
-        position = end
-    return "".join([*parts, text[position:]])
+    def encoded(self) -> bytes:
+        """Return the file with the replacements."""
+        parts, position = [], 0
+        for start, end, replacement in sorted(self._found):
+            parts += [self._content.text[position:start], replacement]
+            position = end
+        return self._content.encode("".join([*parts, self._content.text[position:]]))

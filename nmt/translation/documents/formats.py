@@ -8,10 +8,10 @@ from typing import Literal, cast, get_args
 from nmt.errors import ConfigError
 from nmt.text.readers.opening import COMPRESSED
 from nmt.translation.documents.document import Content, Document
-from nmt.translation.documents.json_strings import read_json, read_json_lines
+from nmt.translation.documents.json_strings import read_json
 from nmt.translation.documents.po import declared_charset, read_po
-from nmt.translation.documents.subtitles import read_srt, read_vtt
-from nmt.translation.documents.tables import read_table
+from nmt.translation.documents.records import read_json_lines, read_table
+from nmt.translation.documents.subtitles import read_subtitles
 from nmt.translation.documents.xliff import declared_encoding, read_xliff
 
 Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff"]
@@ -61,8 +61,10 @@ class DocumentOptions:
                 return read_table(content, self.format, self.column, self.into)
             case "xliff":
                 return read_xliff(content, *languages)
-            case "srt" | "vtt" | "po":
-                return {"srt": read_srt, "vtt": read_vtt, "po": read_po}[self.format](content)
+            case "po":
+                return read_po(content)
+            case "srt" | "vtt":
+                return read_subtitles(content, self.format)
 
 
 def format_of(name: str | None, path: Path | None) -> Format | None:

@@ -1,13 +1,12 @@
-"""JSON: the strings of a localization file, or one key of each line of JSON lines."""
+"""JSON: the strings of a localization file, in which all else stays byte for byte."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
-from nmt.translation.documents.document import TRANSLATED, Content, Document, Slot
+from nmt.translation.documents.document import Content, Document, Edits
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -42,7 +41,7 @@ def read_json(content: Content, column: str | None = None) -> Document:
 
     Raises DataError for invalid JSON; ConfigError without `column` if there are strings that are no text by their key.
     """
-    _check(content, content.text, 0)
+    value_of(content, content.text, 0)
     strings = [one for one in _strings(content.text) if not any(key.startswith(_METADATA) for key in one.keys)]
     if column is not None:
         strings = [one for one in strings if one.keys[-1:] == [column]]
@@ -53,8 +52,9 @@ def read_json(content: Content, column: str | None = None) -> Document:
             f"--column: which key of {content.name} is translated? give its name, since others hold no text: "
             f"{identifier.place} is {identifier.text[:60]!r}"
         )
-    quote = _quoting(content.text)
-    return Document(content, [Slot(one.text, one.place, one.start, one.end, quote) for one in strings])
+    edits = Edits(content)
+    slots = [edits.slot(one.text, one.start, one.end, quoted, one.place) for one in strings]
+    return Document(content.name, slots, edits.encoded)
 
 
 def _is_identifier(string: _String) -> bool:
@@ -62,44 +62,7 @@ def _is_identifier(string: _String) -> bool:
     return bool(_IDENTIFYING.intersection(key) and text) and text.isascii() and not text[0].isupper()
 
 
-def read_json_lines(content: Content, column: str | None, into: str | None = None) -> Document:
-    """Find the string with the key `column` of each line; its translation replaces it or gets the key `into`.
-
-    Lines whose value of `into` is a string that is not empty have a translation already. Raises ConfigError without
-    `column`, DataError for a line that is no object or lacks the key.
-    """
-    if column is None:
-        raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
-    slots = []
-    quote = _quoting(content.text)
-    for number, line in enumerate(content.lines, 1):
-        if not line.text.strip():
-            continue
-        value = _check(content, line.text, line.start)
-        if not isinstance(value, dict) or not isinstance(value.get(column), str):
-            found = f"an object with the keys {', '.join(value)}" if isinstance(value, dict) else "no object"
-            raise content.error(line.start, f"found {found[:200]}, expected an object with a string for {column!r}")
-        place, strings = f"line {number:,}", {one.path: one for one in _strings(line.text)}
-        source = strings[column,]
-        start, end = line.start + source.start, line.start + source.end
-        if into is None or into == column:
-            slots.append(Slot(source.text, place, start, end, quote))
-        elif into not in value:
-            space = " " if ", " in line.text or ": " in line.text else ""
-            before = f",{space}{quote(into)}:{space}"
-            slots.append(Slot(source.text, place, end, end, quote, in_place=False, before=before))
-        elif not value[into] and (into,) in strings:
-            target = strings[into,]
-            start, end = line.start + target.start, line.start + target.end
-            slots.append(Slot(source.text, place, start, end, quote, in_place=False))
-        elif not isinstance(value[into], str):
-            raise content.error(
-                line.start, f"--into {into}: found {value[into]!r:.60}, expected a string or no such key"
-            )
-    return Document(content, slots, without_texts=None if into is None else TRANSLATED.format(into))
-
-
-def _check(content: Content, text: str, start: int) -> object:
+def value_of(content: Content, text: str, start: int) -> object:
     """Return the value of a JSON text that begins at a position of the file. Raises DataError if it is invalid."""
     try:
         return json.loads(text)
@@ -131,16 +94,6 @@ def _strings(text: str) -> Iterator[_String]:
             expects_key = token[0] in "{," and bool(path) and isinstance(path[-1], str)
 
 
-def _quoting(text: str) -> Callable[[str], str]:
-    """Return a function that quotes a string as the strings of this JSON text are written.
-
-    If all of it is ASCII and some characters are escaped, others are too; the same holds for slashes.
-    """
-    ascii_only = text.isascii() and re.search(r"\\u(?!00[01])", text) is not None
-    return partial(_quoted, ascii_only, r"\/" in text)
-
-
-def _quoted(ascii_only: bool, escaped_slash: bool, text: str) -> str:
-    quoted = json.dumps(text, ensure_ascii=ascii_only)
-    quoted = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)  # impossible in UTF-8
-    return quoted.replace("/", r"\/") if escaped_slash else quoted
+def quoted(value: object) -> str:
+    """Return a value as JSON in UTF-8, which has no unpaired surrogates."""
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

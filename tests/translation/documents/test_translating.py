@@ -1,18 +1,17 @@
 """Documents through `nmt translate`, with a translator that returns capitals."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nmt.text.protection import compare
-from nmt.translation import pipeline
+from nmt.translation.documents import translating
 from nmt.translation.translator import TranslateOptions, Translation, Translator
 from tests.builders import run_command, save_model, tiny_loaded_model
 
-SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\nThe <b>cat</b>\r\nsleeps.\r\n"
+SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\nThe cat\r\nsleeps.\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +28,7 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def translate_lines(_: Any, lines: Sequence[str], options: TranslateOptions, *others: Any) -> list[Translation]:
         given.extend(lines)
-        made = [
-            Translation(line, line.replace("<x1/>LOST", "").upper().replace("<X1/>", "<x1/>"), 0.0) for line in lines
-        ]
-        links = [[(i, i) for i in range(len(line.split()))] for line in lines]
-        return [
-            replace(one, diff=compare(one.source, one.text), alignment=own if options.alignment else None)
-            for one, own in zip(made, links, strict=True)
-        ]
+        return [Translation(line, line.upper(), 0.0, diff=compare(line, line.upper())) for line in lines]
 
     monkeypatch.setattr(Translator, "translate_lines", translate_lines)
     return given
@@ -47,12 +39,31 @@ def test_file_is_translated_by_its_name(model: Path, tmp_path: Path, capitals: l
     source.write_bytes(SRT.encode())
     done = run_command("translate", "-m", model, "-i", source, "-o", output)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert output.read_bytes() == SRT.replace("The", "THE").replace("cat", "CAT").replace("sleeps", "SLEEPS").encode()
+    assert output.read_bytes() == SRT.replace("The cat", "THE CAT").replace("sleeps", "SLEEPS").encode()
     assert capitals == ["The cat sleeps."]
-    assert done.stderr.startswith("translated 1 text in ")
+    assert done.stderr.splitlines()[-1].startswith("translated 1 text in ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.srt", "b.srt"]
     done = run_command("translate", "-m", model, "-i", source, "--format", "text", "-q")
-    assert done.stdout == "1\n00:00:01,000 --> 00:00:02,000\nTHE <B>CAT</B>\nSLEEPS.\n"
+    assert done.stdout == "1\n00:00:01,000 --> 00:00:02,000\nTHE CAT\nSLEEPS.\n"
+
+
+def test_line_ends_indentation_and_lines_without_words_stay(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    source = tmp_path / "a.json"
+    source.write_text(
+        '{"a": "  One.\\r\\n\\r\\n\\tTwo.\\n42 %\\n", "b": " ", "c": "<b>{name}</b>", "d": "https://a.org"}'
+    )
+    done = run_command("translate", "-m", model, "-i", source, "-q")
+    assert done.stdout == source.read_text().replace("One", "ONE").replace("Two", "TWO")
+    assert capitals == ["One.", "Two."]
+
+
+def test_messages_of_icu_stay_with_a_warning(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    source = tmp_path / "a.json"
+    source.write_text('{"a": "{n, plural, one {# file} other {# files}}", "b": "Open"}')
+    done = run_command("translate", "-m", model, "-i", source)
+    assert done.stdout == source.read_text().replace("Open", "OPEN")
+    assert "warning: 1 plural or select message of ICU stays as it is: a\n" in done.stderr
+    assert capitals == ["Open"]
 
 
 def test_unknown_format_is_refused(model: Path) -> None:
@@ -79,27 +90,20 @@ def test_options_without_a_place_in_a_document_are_refused(model: Path, options:
     assert "add --format text" in done.stderr
 
 
-def test_texts_that_differ_are_named_by_their_places(
-    model: Path, tmp_path: Path, capitals: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 2)
-    cues = ["one", "open {lost}", "two", "a<br>LOST b", "open {name}", "three"]
+def test_texts_that_differ_are_named_by_their_places(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    cues = ["one", "open {lost}", "two", "open {name}", "three"]
     source = tmp_path / "a.srt"
     source.write_text("\n\n".join(f"00:00:01 --> 00:00:02\n{cue}" for cue in cues))
     done = run_command("translate", "-m", model, "-i", source)
     assert done.exit_code == 0, done.stderr
     assert "2 texts whose translation differs from its source in URLs, placeholders, tags" in done.stderr
-    assert "terms or numbers: line 5, line 14\n" in done.stderr
-    assert (
-        "1 text whose translation lost tags, which were put back after the same share of the text: line 11"
-        in done.stderr
-    )
+    assert "terms or numbers: line 5, line 11\n" in done.stderr
 
 
 def test_many_texts_are_translated_in_order(
     model: Path, tmp_path: Path, capitals: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 7)
+    monkeypatch.setattr(translating, "LINE_BATCH_SIZE", 7)
     source = tmp_path / "a.srt"
     source.write_text("\n\n".join(f"0:0:{n} --> 0:0:{n}\nword {n}" for n in range(60)))
     done = run_command("translate", "-m", model, "-i", source, "-q")
@@ -133,7 +137,6 @@ def test_file_without_texts_to_translate_is_explained(model: Path, tmp_path: Pat
     assert done.stdout == "en,it\na cat,UN GATTO\n"
     assert "a.csv: nothing to translate: all have a text in it already, which is kept; empty it to tr" in done.stderr
     (tmp_path / "a.srt").write_text("")
-    assert (
-        "a.srt: nothing to translate: it has no text"
-        in run_command("translate", "-m", model, "-i", tmp_path / "a.srt").stderr
-    )
+    done = run_command("translate", "-m", model, "-i", tmp_path / "a.srt")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "a.srt: nothing to translate: it has no text" in done.stderr

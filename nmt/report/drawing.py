@@ -1,0 +1,138 @@
+"""Drawings by matplotlib: one style for the files of `nmt figures` and for the page of `nmt report`.
+
+Figures are made without pyplot, so that no global state remains; `drawing_style` is the only setting.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from cycler import cycler
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK = "#1b1f24"
+"""The colour of text and axes; in a page that of its text, which depends on the theme."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
+"""The palette of Okabe & Ito (2008), which people with any colour vision can distinguish."""
+WIDE = 8.0
+"""Inches: the width of figures with several panels. Text is readable where they are 800 pixels wide."""
+_HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
+_SHIPPED = "common-han.ttf"
+"""The common Simplified and Traditional characters, for machines without a font that has them."""
+_GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
+
+Matrix = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, and what it shows in words."""
+
+    name: str
+    """The name of its files, without extension."""
+    title: str
+    caption: str
+    """What to see in it."""
+    figure: Figure
+    code: str = ""
+    """The function or class whose results are drawn."""
+
+
+@cache
+def font_families() -> tuple[str, ...]:
+    """Return the fonts of labels; matplotlib takes each character from the first one that has it."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    shipped = str(files("nmt.report").joinpath(_SHIPPED))
+    font_manager.fontManager.addfont(shipped)
+    found = [name for name in _HAN_FONTS if name in installed]
+    return ("DejaVu Sans", *found[:1], font_manager.FontProperties(fname=shipped).get_name())
+
+
+@contextmanager
+def drawing_style() -> Iterator[None]:
+    """Set the style of the figures that are made and written inside the block."""
+    ink = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    style: Any = {
+        **ink,
+        "font.family": list(font_families()),
+        "font.size": 10,
+        "text.parse_math": False,  # a token may be a dollar sign
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": cycler(color=COLOURS),
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": INK,
+        "grid.alpha": 0.15,
+        "grid.linewidth": 0.6,
+        "lines.linewidth": 1.8,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "figure.facecolor": "white",
+        "savefig.dpi": 150,
+        "image.cmap": "cividis",  # equal steps of lightness for any colour vision; it also prints well in grey
+        "image.interpolation": "none",  # in SVG: one pixel for each cell
+        "svg.hashsalt": "nmt",  # the same figure is the same file
+    }
+    with matplotlib.rc_context(style):
+        yield
+
+
+def new_figure(height: float = 3.0, width: float = 4.8) -> Figure:
+    """Return an empty figure of a size in inches; two of the standard width are beside each other in a page."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_drawing(drawing: Drawing, directory: Path) -> None:
+    """Write NAME.png and NAME.svg."""
+    drawing.figure.savefig(directory / f"{drawing.name}.png")
+    drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
+    metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
+    drawing.figure.savefig(directory / f"{drawing.name}.svg", metadata=metadata)
+
+
+def inline_svg(drawing: Drawing) -> str:
+    """Return the figure as an SVG element: transparent, with the fonts of the page, the ink and blue of its theme."""
+    stream = io.StringIO()
+    without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has fonts of its own
+        drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
+    svg = stream.getvalue()
+    # generated ids are equal in all figures; those that are referred to are digests
+    svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
+    svg = svg.replace(INK, "currentColor").replace(COLOURS[0].lower(), "var(--blue)")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {drawing.caption}")}"', 1)
+
+
+def heat_map(panels: Sequence[Axes], values: Iterable[Matrix], rows: Sequence[str], columns: Sequence[str]) -> Any:
+    """Draw matrices of values from 0 to 1 in panels that share their axes, with a label for each row and column.
+
+    Returns the last image, for a legend.
+    """
+    image = None
+    for axes, matrix in zip(panels, values, strict=True):
+        image = axes.imshow(matrix, vmin=0.0, vmax=1.0, aspect="auto")
+        axes.tick_params(length=0, labelsize=8)
+        axes.tick_params(axis="x", labelrotation=90)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    panels[0].set_xticks(range(len(columns)), columns)
+    panels[0].set_yticks(range(len(rows)), rows)
+    return image

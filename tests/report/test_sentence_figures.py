@@ -1,0 +1,96 @@
+"""Figures of a sentence show the weights under their tokens, and the search whose result is the translation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from matplotlib.colors import to_hex
+
+from nmt.config import DecodeSettings
+from nmt.config.decode_section import Sampling
+from nmt.decoding.alignment import Attention
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError
+from nmt.model.attention_weights import AttentionWeights
+from nmt.report.beam_tree import BeamTree, Node
+from nmt.report.drawing import COLOURS
+from nmt.report.sentence_figures import attention_drawings, chosen_sentence, search_drawing, sentence_drawings
+from nmt.translation.translator import Translator
+from tests.builders import save_model, tiny_loaded_model
+
+SOURCE = "the cat sleeps on the mat ."
+
+
+def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
+    draw = torch.Generator().manual_seed(1)
+    encoder, decoder, cross = (
+        torch.rand(layers, 3, *shape, generator=draw) for layers, shape in ((2, (4, 4)), (1, (3, 3)), (1, (3, 4)))
+    )
+    found = Attention(AttentionWeights(encoder, decoder, cross), ["▁a", "▁b", "c"], ["▁x", "y"])
+    drawings = {one.name.removeprefix("attention-"): one for one in attention_drawings(found)}
+    assert list(drawings) == ["encoder-layer-1", "encoder-layer-2", "decoder-layer-1", "cross-layer-1"]
+    source = ["▁a", "▁b", "c", "</s>"]
+    expected = {
+        "encoder-layer-2": (encoder[1], source, source),
+        "decoder-layer-1": (decoder[0], ["<s>", "▁x", "y"], ["<s>", "▁x", "y"]),
+        "cross-layer-1": (cross[0], ["▁x", "y", "</s>"], source),
+    }
+    for name, (weights, rows, columns) in expected.items():
+        panels = [axes for axes in drawings[name].figure.axes if axes.get_title().startswith("head")]
+        assert len(panels) == 3
+        for head, axes in zip(weights, panels, strict=True):
+            torch.testing.assert_close(torch.tensor(axes.images[0].get_array().data), head)
+            assert [label.get_text() for label in axes.get_xticklabels()] == columns
+        assert [label.get_text() for label in panels[0].get_yticklabels()] == rows
+
+
+def test_tree_has_a_box_for_each_candidate_and_a_thick_path_to_the_best_one() -> None:
+    tree = BeamTree(2)
+    tree.nodes = [
+        Node(-1, 1, 0, -0.1, -0.1, "active"),
+        Node(-1, 1, 1, -2.0, -2.0, "active"),
+        Node(-1, 1, 2, -3.0, -3.0, "pruned"),
+        Node(1, 2, 3, -0.01, -2.01, "finished"),
+        Node(0, 2, 3, -4.0, -4.1, "finished"),
+    ]
+    drawing = search_drawing(tree, ["▁a", "▁a piece that is too long", "c", "</s>"], SearchOptions(beam=2))
+    (axes,) = drawing.figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    assert texts[:5] == ["<s>", "▁a", "90 %", "▁a piece …", "14 %"]
+    thick = [patch.get_linewidth() > 2 for patch in axes.patches]
+    assert thick == [False, True, False, True, False]
+    assert [to_hex(patch.get_edgecolor()).upper() for patch in axes.patches[2:4]] == ["#888888", COLOURS[2]]
+    assert "a probability of 13 %, the best of 2 finished" in drawing.caption
+
+
+def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
+    save_model(tmp_path / "model", tiny_loaded_model())
+    translator = Translator.load(tmp_path / "model")
+    drawings = sentence_drawings(tmp_path / "model", SOURCE)
+    *heads, tree = drawings
+    assert {one.name for one in heads} == {f"attention-{kind}-layer-1" for kind in ("encoder", "decoder", "cross")}
+    (axes,) = tree.figure.axes
+    boxes = [patch for patch in axes.patches if patch.get_linewidth() > 2]
+    ((best,),) = translator.engine.search([translator.tokenizers.source.encode(SOURCE)], translator.options().search)
+    assert len(boxes) == len(best.tokens) + 1
+    tokens = translator.tokenizers.target.encode(translator.translate(SOURCE).text)
+    rows = [label.get_text() for label in heads[2].figure.axes[0].get_yticklabels()]
+    assert rows == [*(translator.tokenizers.target.pieces[token] for token in tokens), "</s>"]
+    sampling = DecodeSettings(beam=2, sampling=Sampling(temperature=0.7))
+    save_model(tmp_path / "model", replace(tiny_loaded_model(), decode=sampling))
+    assert sentence_drawings(tmp_path / "model", SOURCE)[-1].name == "search-tree", "of a beam search all the same"
+
+
+@pytest.mark.parametrize(("text", "found"), [(" ", "0 tokens"), ("the cat " * 60, r"\d+ tokens")])
+def test_empty_and_long_sentences_are_refused(tmp_path: Path, text: str, found: str) -> None:
+    save_model(tmp_path / "model", tiny_loaded_model())
+    with pytest.raises(ConfigError, match=f"found {found}; figures are drawn of sentences of 1 to 60"):
+        sentence_drawings(tmp_path / "model", text)
+
+
+def test_sentence_of_readable_length_is_chosen_else_the_shortest() -> None:
+    assert chosen_sentence(["", "Yes.", "a " * 30, "We like the cat.", "He likes the dog."]) == "We like the cat."
+    assert chosen_sentence(["a " * 30, "No, no."]) == "No, no."
+    assert chosen_sentence(["今天下雨。", "我们喜欢猫。"]) in ("今天下雨。", "我们喜欢猫。")
+    assert chosen_sentence(["", " "]) is None

@@ -1,0 +1,129 @@
+"""Translations of runs as they were recorded, scores by length, and lines with marked differences."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import recipe_to_yaml
+from nmt.evaluation.metrics import measure
+from nmt.report.run_records import RunRecords
+from nmt.report.translations import System, Text, length_drawing, lines_html, marked, systems_of_run
+from nmt.text.languages import target_language
+from tests.builders import tiny_recipe, write_lines, write_tsv
+from tests.report.run_files import train_line, write_run
+
+PAIRS = [("one cat", "un gatto"), ("two cats", "due gatti"), ("a dog", "un cane")]
+ITALIAN = target_language("it")
+
+
+def run_with_test(folder: Path, *translations: str) -> RunRecords:
+    recipe = tiny_recipe(folder / "run")
+    corpus = recipe.data.train[0].model_copy(update={"file": write_tsv(folder / "test.tsv", PAIRS)})
+    data = recipe.data.model_copy(update={"test": (corpus,), "valid": (), "train": (corpus,)})
+    text = recipe_to_yaml(recipe.model_copy(update={"data": data}), folder / "run")
+    run = write_run(folder / "run", [train_line(10, 3.0)], text)
+    write_lines(run / "test.txt", *translations)
+    return RunRecords(run)
+
+
+def system(name: str, lines: list[str], reference: list[str], source: list[str] | None = None) -> System:
+    return System(name, Text("Test text", ("en", "it"), ITALIAN, source, reference), lines)
+
+
+def test_translations_of_a_run_are_read_with_their_texts(tmp_path: Path) -> None:
+    run = run_with_test(tmp_path, "un gatto", "due cani", "cane")
+    (found,), missing = systems_of_run(run, "name")
+    assert missing == []
+    assert (found.name, found.lines, found.text.title) == ("name", ["un gatto", "due cani", "cane"], "Test text")
+    assert found.text.source == [source for source, _ in PAIRS]
+    assert found.text.reference == [target for _, target in PAIRS]
+    assert found.line_scores == measure("chrf", found.lines, [found.text.reference], ITALIAN).line_scores()
+
+
+def test_validation_text_of_a_run_has_its_scores(uninterrupted: Path) -> None:
+    """The translations that training recorded, against the score that it logged."""
+    run = RunRecords(uninterrupted)
+    systems, missing = systems_of_run(run, "name")
+    assert missing == []
+    best = run.best
+    assert best is not None
+    assert systems[-1].text.title == "Validation text"
+    assert systems[-1].bleu.score().value == pytest.approx(best["bleu"])
+
+
+def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
+    run = run_with_test(tmp_path, "un gatto")
+    systems, missing = systems_of_run(run, "name")
+    assert (systems, missing) == (
+        [], ["No translations of the test text: test.txt has 1 line, but the text 3: it has changed."]
+    )  # fmt: skip
+    (run.path / "test.txt").unlink()
+    assert "does not exist yet; nmt train writes it when training ends" in systems_of_run(run, "name")[1][0]
+    write_lines(run.path / "test.txt", "un gatto", "due gatti", "un cane")
+    (tmp_path / "test.tsv").unlink()
+    assert "test.tsv" in systems_of_run(run, "name")[1][0]
+
+
+def test_scores_by_length_are_those_of_the_lines_of_this_length() -> None:
+    reference = ["il gatto dorme sul tappeto", "il cane", "il gatto numero uno dorme sul tappeto rosso"]
+    lines = ["il gatto sul tappeto", "il cane", "il cane numero uno dorme sul tappeto"]
+    drawing = length_drawing([system("A", lines, reference), system("B", reference, reference)])
+    (axes,) = drawing.figure.axes
+    short, long = (
+        measure("chrf", [lines[i] for i in part], [[reference[i] for i in part]], ITALIAN).score().value
+        for part in ((0, 1), (2,))
+    )
+    heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
+    assert heights == [[pytest.approx(short), pytest.approx(long)], [100, 100]]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1–5\n(2)", "6–10\n(1)"]
+    assert f"A: 1–5: {short:.1f}, 6–10: {long:.1f}; B: 1–5: 100.0" in drawing.caption
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "expected"),
+    [
+        ("the black cat", "the cat", "the <del>black </del>cat"),
+        ("the cat", "the black cat", "the cat"),
+        ("我们去看电影", "我们看电影", "我们<del>去</del>看电影"),
+        ("", "a", ""),
+        ("<b> & c", "<b> c", "&lt;b&gt; <del>&amp; </del>c"),
+    ],
+)
+def test_words_that_the_other_line_has_not_are_marked(text: str, other: str, expected: str) -> None:
+    assert marked(text, other, "del") == expected
+
+
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_marked_text_is_the_text_itself(text: str, other: str) -> None:
+    html = marked(text, other, "ins")
+    assert unescape(re.sub("</?ins>", "", html)) == unescape(text.replace("&", "&amp;"))
+    assert not re.search("<(?!/?ins>)", html)
+
+
+def test_long_sentences_are_cut() -> None:
+    assert marked("a" * 5000, "b", "del") == f"<del>{'a' * 2000}</del>…"
+    html = marked("a b " * 5000, "b a a " * 5000, "del")
+    assert re.sub("</?del>", "", html) == "a b " * 500 + "…"
+
+
+def test_a_line_shows_its_texts_languages_and_faults() -> None:
+    one = system("run", ["", "A cat sleeps."], ["Il gatto", "Un gatto"], ["The <cat>", "A cat sleeps."])
+    html = lines_html([one], [0])
+    assert "line 1 · chrF 0.0 · empty</p>" in html
+    assert '<dt>source</dt><dd lang="en">The &lt;cat&gt;</dd>' in html
+    assert '<dd lang="it"><ins>Il gatto</ins></dd>' in html
+    assert "<em>empty</em>" in html
+    assert " · copy: equals the source</p>" in lines_html([one], [1])
+    assert "copy" not in lines_html([one], [1], "number")
+
+
+def test_two_outputs_are_compared_with_each_other() -> None:
+    systems = [system("a", ["un gatto"], ["il gatto"]), system("b", ["il cane"], ["il gatto"])]
+    html = lines_html(systems, [0])
+    assert '<dt>reference</dt><dd lang="it">il gatto</dd>' in html
+    assert '<dt>a</dt><dd lang="it"><del>un</del> <del>gatto</del></dd>' in html
+    assert '<dt>b</dt><dd lang="it"><ins>il</ins> <ins>cane</ins></dd>' in html
