@@ -3,8 +3,7 @@
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -87,14 +86,9 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     return audit
 
 
-@contextmanager
-def _output(file: Path | None) -> Iterator[BinaryIO | None]:
-    """Yield a stream for the content of a file that may be None."""
-    if file is None:
-        yield None
-    else:
-        with output_file(file) as stream:
-            yield stream
+def _output(file: Path | None) -> AbstractContextManager[BinaryIO | None]:
+    """Return a stream for the content of a file that may be None."""
+    return nullcontext() if file is None else output_file(file)
 
 
 def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:

@@ -109,12 +109,7 @@ def why_stale(recipe: Recipe) -> str | None:
         manifest = Manifest.read(directory)
     except UnusableCorpusError as error:
         return error.reason
-    before, now = dict(manifest.settings), recorded_settings(recipe)
-    tags = before.pop("tags")  # others may be among them
-    missing = next((tag for tag in now.pop("tags") if tag not in tags), None)
-    if missing is not None and recipe.train.init_from is None:
-        return f'data.train: the tokenizer was trained without the tag "{missing}"'
-    if (changed := next(differences(before, now), None)) is not None:
+    if (changed := next(differences(manifest.settings, recorded_settings(recipe)), None)) is not None:
         return str(changed)
     files = input_files(recipe)
     return next(

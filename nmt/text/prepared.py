@@ -7,8 +7,7 @@
     train/target.tokens.npy, train/target.offsets.npy
     audit.json                             what the rules removed, and findings about the texts
     valid/…                                the same; only if the recipe names a validation text
-    valid.json                             all validation sentences and references as they were written; with several
-                                           texts also the number of lines of each
+    valid.json                             the sentences and the references of each validation text as they were written
 
 It is written in the folder `.partial` in it and moved when it is complete, `manifest.json` last; other files are kept.
 How often the pairs of a corpus occur in an epoch, and the tag before its sources, are settings of training and not
@@ -18,7 +17,7 @@ stored: the pairs of one corpus are contiguous, in the order of the recipe, and 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -188,9 +187,8 @@ class PreparedCorpus:
     def open(cls, directory: Path, recipe: Recipe | None = None) -> "PreparedCorpus":
         """Open a prepared corpus, with the weights and tags of a recipe if it is given.
 
-        This takes as long for a large corpus as for a small one: the token ids are mapped, and of large files only the
-        sizes are compared with the manifest. `verify` reads everything and compares all digests; the files are complete
-        and synced before the directory gets its name, so later only a fault of the disk changes them.
+        This takes as long for a large corpus as for a small one: the token ids are mapped, and only their numbers are
+        compared with the manifest.
 
         Raises DataError if it is absent, damaged or of another format version.
         """
@@ -261,22 +259,15 @@ class SideWriter:
 
 def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) -> None:
     """Write the validation texts as they were read. (JSON, since a line may hold any character.)"""
-    pairs = list(chain.from_iterable(texts))
-    sides: dict[str, Any] = {"sources": [pair.source for pair in pairs], "references": [pair.target for pair in pairs]}
-    if len(texts) > 1:
-        sides["lines"] = [len(text) for text in texts]
-    content = json.dumps(sides, ensure_ascii=False, indent=0)
-    (directory / "valid.json").write_text(content + "\n", encoding="utf-8")
+    sides = [([pair.source for pair in text], [pair.target for pair in text]) for text in texts]
+    (directory / "valid.json").write_text(json.dumps(sides, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
 def _read_valid_texts(directory: Path) -> list[tuple[list[str], list[str]]]:
     path = directory / "valid.json"
     try:
-        content = json.loads(path.read_bytes())
-        sources, references = content["sources"], content["references"]
-        ends = list(accumulate(content.get("lines", [len(sources)])))
-        return [(sources[start:end], references[start:end]) for start, end in pairwise([0, *ends])]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [(sources, references) for sources, references in json.loads(path.read_bytes())]
+    except (OSError, ValueError):
         raise UnusableCorpusError(f"{path}: missing or damaged") from None
 
 

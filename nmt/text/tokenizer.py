@@ -61,11 +61,9 @@ class Tokenizer:
     def train(cls, lines: Iterable[str], settings: TokenizerSettings, tags: Sequence[str] = ()) -> "Tokenizer":
         """Train on raw or normalized lines; the same lines give the same tokenizer, byte for byte.
 
-        Raises VocabularySizeError if `tokenizer.vocab_size` is too large or too small for the text, ConfigError if it
-        is auto (`nmt.text.preparing.tokenizer_training` has a number for it), DataError if there is no text.
+        `tokenizer.vocab_size` is a number, not auto. Raises VocabularySizeError if it is too large or too small for the
+        text, DataError if there is no text.
         """
-        if settings.vocab_size == "auto":
-            raise ConfigError("tokenizer.vocab_size: a tokenizer is trained with a number of pieces, found auto")
         if changed := next((symbol for symbol in settings.symbols if _escape(symbol) != symbol), None):
             raise ConfigError(
                 f"tokenizer.symbols: {changed!r} does not occur in normalized text, expected {normalize(changed)!r}"
@@ -160,10 +158,7 @@ class Tokenizer:
     @cached_property
     def merges(self) -> bool:
         """Whether it is a byte-pair encoding (merges) rather than a unigram language model."""
-        try:
-            return not self._processor.nbest_encode("a", nbest_size=2, out_type=int)
-        except RuntimeError:  # [] before SentencePiece 0.2.3
-            return True
+        return all(map(float.is_integer, self.table.scores))  # ranks; log-probabilities are no integers
 
     @cached_property
     def table(self) -> "PieceTable":
@@ -246,8 +241,9 @@ class Tokenizers:
 
     def different_side(self, other: "Tokenizers") -> str | None:
         """Return the side, source or target, whose tokenizer is not, byte for byte, that of the others; else None."""
-        pairs = {"source": (self.source, other.source), "target": (self.target, other.target)}
-        return next((side for side, (one, two) in pairs.items() if one.to_bytes() != two.to_bytes()), None)
+        if self.source.to_bytes() != other.source.to_bytes():
+            return "source"
+        return None if self.target.to_bytes() == other.target.to_bytes() else "target"
 
     def save(self, directory: Path) -> None:
         """Write `tokenizer.model`, or `tokenizer.source.model` and `tokenizer.target.model`."""
@@ -285,20 +281,13 @@ def _load_file(path: Path) -> Tokenizer:
 
 def _explained(message: str, settings: TokenizerSettings) -> ConfigError:
     """Return SentencePiece's error in terms of the recipe."""
-    too_high = re.search(r"too high \(\d+\).*<= (\d+)", message)
-    too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
-    if too_high:
-        return VocabularySizeError(
-            f"tokenizer.vocab_size: found {settings.vocab_size}, but this text yields at most {too_high[1]} different "
-            f"pieces; set tokenizer.vocab_size to auto, or to {too_high[1]} or less, or train on more text",
-            int(too_high[1]),
-        )
-    if too_low:
-        return VocabularySizeError(
-            f"tokenizer.vocab_size: found {settings.vocab_size}, but the special symbols, the 256 bytes and the "
-            f"characters of this text alone need {too_low[1]}; set tokenizer.vocab_size to auto, or to {too_low[1]} or "
-            "more",
-            int(too_low[1]),
-        )
-    reason = message.removeprefix("INTERNAL: ").strip()
-    return ConfigError(f"tokenizer: SentencePiece cannot be trained on this text: {reason}")
+    found = f"tokenizer.vocab_size: found {settings.vocab_size}, but"
+    if match := re.search(r"too high \(\d+\).*<= (\d+)", message):
+        reason = f"this text yields at most {match[1]} different pieces", "less, or train on more text"
+    elif match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        reason = f"the special symbols, the 256 bytes and the characters of this text alone need {match[1]}", "more"
+    else:
+        text = message.removeprefix("INTERNAL: ").strip()
+        return ConfigError(f"tokenizer: SentencePiece cannot be trained on this text: {text}")
+    advice = f"set tokenizer.vocab_size to auto, or to {match[1]} or {reason[1]}"
+    return VocabularySizeError(f"{found} {reason[0]}; {advice}", int(match[1]))

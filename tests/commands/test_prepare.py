@@ -6,9 +6,7 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 from queue import Queue
 
@@ -22,7 +20,6 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.manifest import why_stale
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.audit import Audit
 from tests.builders import recipe_in, write_recipe
 
 QUIET = Console(quiet=True)
@@ -64,25 +61,6 @@ def test_corpus_contains_the_text(folder: Path) -> None:
         assert [tokenizer.decode(ids) for ids in split.target] == [target for _, target in rows]
         assert np.array_equal(split.weights(np.arange(len(rows))), np.ones(len(rows)))
     assert corpus.valid_texts == [tuple(map(list, zip(*pairs(20, seed=2), strict=True)))]
-
-
-def test_filters_are_counted_and_leave_the_rest_in_order(folder: Path) -> None:
-    good = pairs(300)
-    too_long, uneven = ("cane " * 300, "to " * 300), ("a", "b " * 60)
-    bad = [("", "x"), ("same thing", "Same thing"), ("hi", "你好"), good[0], too_long, uneven]
-    write_tsv(folder / "train.tsv", good[:100] + bad + good[100:])
-    corpus = prepare(recipe_in(folder), QUIET)
-    audit = Audit.read(folder / "run" / "prepared").corpora[0]
-    assert (audit.read, audit.kept, corpus.manifest.train.kept) == (306, 300, 300)
-    assert audit.removed == {
-        "empty": 1,
-        "copy": 1,
-        "script": 1,
-        "duplicate": 1,
-        "too_long": 1,
-        "length": 1,
-    }
-    assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [source for source, _ in good]
 
 
 def test_counts_equal_those_of_the_text(folder: Path) -> None:
@@ -178,7 +156,7 @@ def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.Captu
     [
         ("tokenizer.vocab_size=341", "tokenizer.vocab_size: was 340, now 341"),
         ("data.filters.max_tokens=9", "data.filters.max_tokens: was 256, now 9"),
-        ("data.train.0.tag=x", 'data.train: the tokenizer was trained without the tag "x"'),
+        ("data.train.0.tag=x", 'tags: was [], now ["x"]'),
         ("data.train.0.columns=[2, 1]", "data.train.0.columns: was [1, 2], now [2, 1]"),
         ("languages.target=fr", 'languages.target: was "it", now "fr"'),
         ("data.valid=null", "data.valid"),
@@ -255,20 +233,6 @@ def test_automatic_vocabulary_suits_a_text_that_is_too_small_for_a_fixed_one(fol
     assert 'was "auto", now 300' in str(why_stale(recipe_in(folder, *overrides, "tokenizer.vocab_size=300")))
 
 
-@pytest.mark.slow
-def test_processes_started_at_once_prepare_once_and_wait(folder: Path, warm_programs: Path) -> None:
-    write_tsv(folder / "train.tsv", pairs(3000))
-    command = [warm_programs / "nmt", "prepare", "--config", folder / "recipe.yaml"]
-    with ExitStack() as stack:
-        started = [stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True)) for _ in range(4)]
-        messages = [process.communicate()[1] for process in started]
-    assert [process.returncode for process in started] == [0] * 4, messages
-    assert sum("preparing" in text and "(there is none yet)" in text for text in messages) == 1
-    assert sum("the prepared corpus is current" in text for text in messages) == 3
-    assert len(PreparedCorpus.open(folder / "run" / "prepared").train) == 3000
-    assert [path.name for path in (folder / "run").iterdir()] == ["prepared"]
-
-
 class RecordingConsole(Console):
     """A console that passes its messages on."""
 
@@ -306,20 +270,6 @@ def test_changed_test_text_renews_the_corpus(folder: Path) -> None:
         assert why_stale(chosen) is not None
         assert prepare(chosen, QUIET).manifest.train.kept == kept
         assert why_stale(chosen) is None
-
-
-def test_report_is_formatted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_tsv(folder / "train.tsv", [*pairs(300), ("", "x")])
-    prepare(recipe_in(folder), Console())
-    output = capsys.readouterr()
-    assert output.out == ""
-    lines = {line.split("  ")[0].strip(): line.split() for line in output.err.splitlines() if line.strip()}
-    assert lines["pairs read"][-2:] == ["301", "20"]
-    assert lines["pairs kept"][-2:] == ["300", "20"]
-    assert any(
-        line.split()[:1] == ["empty:"] and line.split()[-3:] == ["1", "(0.33%)", "0"]
-        for line in output.err.splitlines()
-    )
 
 
 # fine-tuning: the tokenizer comes with the model

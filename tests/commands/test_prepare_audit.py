@@ -159,15 +159,6 @@ def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> 
     assert re.search(example, result.stderr)
 
 
-def test_swapped_sides_are_a_finding_with_examples(tmp_path: Path) -> None:
-    write_tsv(tmp_path / "train.tsv", [(target, source) for source, target in CLEAN])
-    write_recipe(tmp_path)
-    found = dry_run(recipe_in(tmp_path, "data.filters.keep=[language]"), QUIET).findings[0]
-    assert found.corpus == "data.train.0: train.tsv"
-    assert found.text == "the sides are swapped: the source is it, the target en; exchange the columns or files"
-    assert found.examples[0].startswith("line 1: Il vecchio")
-
-
 def test_length_of_few_pairs_is_not_judged(folder: Path, tmp_path: Path) -> None:
     for name in ("recipe.yaml", "valid.tsv", "test.tsv"):
         shutil.copy(folder / name, tmp_path)

@@ -1,9 +1,7 @@
 """Subword sampling against enumerated segmentations and against SentencePiece; invariants of the sampled ids."""
 
-import json
 import math
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -16,20 +14,9 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.text.normalize import normalize
 from nmt.text.subword_sampling import SegmentationSampler
-from nmt.text.tokenizer import EOS, Tokenizer
-
-UNIGRAM, BPE = "unigram", "bpe"
-SENTENCE = "the cat sleeps in the house"
-SAMPLES = f"""
-import json, random, sys
-from pathlib import Path
-from nmt.text.subword_sampling import SegmentationSampler
 from nmt.text.tokenizer import Tokenizer
 
-tokenizer = Tokenizer.from_bytes(Path(sys.argv[1]).read_bytes())
-sampler, ids = SegmentationSampler(tokenizer, 0.3), tokenizer.encode({SENTENCE!r})
-print(json.dumps([sampler.sample(ids, random.Random(seed)) for seed in range(20)]))
-"""
+UNIGRAM, BPE = "unigram", "bpe"
 TEXT = st.lists(st.sampled_from([*"abcdeghilmnorst", " ", " ", "è", "茶", "☃", "▁", "<s>", "Tom", "the "])).map("".join)
 
 
@@ -94,14 +81,6 @@ def test_high_alpha_gives_the_most_probable_segmentation(tokenizers: dict[str, T
         assert log_prob(tokenizer, sampler.sample(ids, random.Random(1))) == pytest.approx(log_prob(tokenizer, ids))
 
 
-def test_bpe_without_dropout_equals_sentencepiece(tokenizers: dict[str, Tokenizer], lines: list[str]) -> None:
-    tokenizer = tokenizers[BPE]
-    sampler = SegmentationSampler(tokenizer, 0.0)
-    for line in lines:
-        ids = tokenizer.encode(line)
-        assert sampler.sample(ids, random.Random(1)) == ids
-
-
 @given(TEXT)
 def test_bpe_without_dropout_equals_sentencepiece_for_any_text(
     tokenizers: dict[str, Tokenizer], sampler_without_dropout: SegmentationSampler, text: str
@@ -137,32 +116,6 @@ def test_bpe_dropout_samples_follow_the_probabilities(tokenizers: dict[str, Toke
     assert set(found) <= set(expected)
     for segmentation, share in expected.items():
         assert found[segmentation] == pytest.approx(draws * share, abs=5 * math.sqrt(draws * share * (1 - share)) + 1)
-
-
-@pytest.mark.parametrize("type_", [UNIGRAM, BPE])
-@given(text=TEXT, seed=st.integers(0, 9))
-def test_sampling_keeps_the_text(
-    tokenizers: dict[str, Tokenizer], samplers: dict[str, SegmentationSampler], type_: str, text: str, seed: int
-) -> None:
-    tokenizer = tokenizers[type_]
-    ids = tokenizer.encode(text)
-    sampled = samplers[type_].sample(ids, random.Random(seed))
-    assert tokenizer.decode(sampled) == tokenizer.decode(ids) == normalize(text)
-    assert sampled == samplers[type_].sample(ids, random.Random(seed))
-    assert min(sampled, default=9) > EOS
-
-
-@pytest.mark.parametrize("type_", [UNIGRAM, BPE])
-def test_samples_are_the_same_in_another_process(
-    tokenizers: dict[str, Tokenizer], type_: str, warm_python: str, tmp_path: Path
-) -> None:
-    """A resumed run is another process; the random generator of SentencePiece 0.2.3 depends on the process too."""
-    (tmp_path / "tokenizer.model").write_bytes(tokenizers[type_].to_bytes())
-    done = subprocess.run(
-        [warm_python, "-c", SAMPLES, str(tmp_path / "tokenizer.model")], capture_output=True, text=True, check=True
-    )
-    sampler, ids = SegmentationSampler(tokenizers[type_], 0.3), tokenizers[type_].encode(SENTENCE)
-    assert json.loads(done.stdout) == [sampler.sample(ids, random.Random(seed)) for seed in range(20)]
 
 
 @pytest.mark.parametrize("type_", [UNIGRAM, BPE])

@@ -191,25 +191,6 @@ def test_pieces_that_are_not_split_are_the_stated_symbols(marked: Tokenizer) -> 
     assert not Tokenizer.train(MARKED, TokenizerSettings(vocab_size=350, type="bpe")).table.protected
 
 
-def test_symbols_are_kept_in_the_file_of_the_tokenizer(marked: Tokenizer) -> None:
-    again = Tokenizer.from_bytes(marked.to_bytes())
-    assert again.table.protected == marked.table.protected
-    assert again.encode("a {0}<b>") == marked.encode("a {0}<b>")
-
-
-def test_tokenizer_without_new_settings_is_what_it_was() -> None:
-    settings = TokenizerSettings(vocab_size=350)
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(MARKED), model_writer=model, model_type="unigram", vocab_size=350,
-        character_coverage=0.9999, byte_fallback=True, normalization_rule_name="identity",
-        pad_id=0, unk_id=1, bos_id=2, eos_id=3,
-        input_sentence_size=2_000_000, shuffle_input_sentence=True, max_sentence_length=4192, num_threads=8,
-        minloglevel=2,
-    )  # fmt: skip
-    assert Tokenizer.train(MARKED, settings).to_bytes() == model.getvalue()
-
-
 def test_symbol_that_is_not_in_normalized_text_is_refused() -> None:
     chosen = TokenizerSettings(vocab_size=350).model_copy(update={"symbols": ("a  b",)})
     with pytest.raises(ConfigError, match=r"tokenizer\.symbols: 'a  b' does not occur in normalized text"):

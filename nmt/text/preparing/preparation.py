@@ -51,11 +51,8 @@ Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """A function like `map` that shares the work: results in order, only some items and results in RAM at a time."""
 
 
-class Block(NamedTuple):
-    """Pairs of one corpus as they were read: place, source and target of each."""
-
-    corpus: int
-    pairs: list[tuple[str, str, str]]
+Block = tuple[int, list[tuple[str, str, str]]]
+"""The number of a corpus, and some of its pairs as they were read: place, source and target of each."""
 
 
 class FilteredBlock(NamedTuple):
@@ -71,10 +68,11 @@ class FilteredBlock(NamedTuple):
 
 def filter_block(rules: Sequence[Rules], languages: Sequence[str], block: Block) -> FilteredBlock:
     """Apply the rules of its corpus to a block; only pairs of one target language repeat one another."""
-    apply, salt = rules[block.corpus].apply, languages[block.corpus].encode()[: blake2b.SALT_SIZE]
+    corpus, pairs = block
+    apply, salt = rules[corpus].apply, languages[corpus].encode()[: blake2b.SALT_SIZE]
     kept, digests, removed = list[str](), list[bytes](), list[Removed]()
     of_source = of_target = 0
-    for place, *sides in block.pairs:
+    for place, *sides in pairs:
         source, target, rule, found = apply(*sides)
         if rule is not None:
             removed.append(Removed(rule, place, found, source, target))
@@ -84,7 +82,7 @@ def filter_block(rules: Sequence[Rules], languages: Sequence[str], block: Block)
         of_source += len(source)
         of_target += len(target)
     text = "".join(kept).encode(errors="replace")
-    return FilteredBlock(block.corpus, len(block.pairs), text, b"".join(digests), (of_source, of_target), removed)
+    return FilteredBlock(corpus, len(pairs), text, b"".join(digests), (of_source, of_target), removed)
 
 
 def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -114,7 +112,7 @@ class Text:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
         corpora = [*self.corpora.values()]
         pairs = (read_pairs(corpus, recipe.languages_of(corpus)) for corpus in corpora)
-        blocks = (Block(corpus, block) for corpus, own in enumerate(pairs) for block in batched(map(_placed, own)))
+        blocks = ((corpus, block) for corpus, own in enumerate(pairs) for block in batched(map(_placed, own)))
         function = partial(filter_block, rules, [recipe.target_of(corpus) for corpus in corpora])
         digests, characters = bytearray(), np.zeros(2, dtype=np.int64)
         with self.file.open("wb") as file, console.progress(f"filtering {self.name}", None, "pairs") as advance:
@@ -147,7 +145,7 @@ class Text:
 
     def sample(self, share: float) -> Iterator[tuple[str, str]]:
         """Yield the pairs of an evenly spread sample without duplicates."""
-        chosen = np.diff(np.floor(np.arange(len(self._first) + 1) * share)) > 0
+        chosen = np.arange(len(self._first)) * share % 1 < share
         with self.file.open(encoding="utf-8", newline="\n") as file:
             for line in compress(file, (chosen & self._first).tobytes()):
                 _, source, target = line[:-1].rsplit("\t", 2)
@@ -156,19 +154,13 @@ class Text:
     def encode(self, tokenizers: Tokenizers, directory: Path, recipe: Recipe, console: Console) -> SplitCounts:
         """Write the token ids of the pairs that are not too long. Raises DataError if nothing is left."""
         directory.mkdir()
-        kept, most, threads = (
-            Counter[int](),
-            recipe.data.filters.max_tokens,
-            recipe.runtime.threads or available_cores(),
-        )
-        writers = [
-            SideWriter(directory, "source", tokenizers.source),
-            SideWriter(directory, "target", tokenizers.target),
-        ]
+        kept, threads = Counter[int](), recipe.runtime.threads or available_cores()
+        writers = [SideWriter(directory, side, getattr(tokenizers, side)) for side in ("source", "target")]
         with console.progress(f"encoding {self.name}", int(self._first.sum()), "pairs") as advance:
             for block in batched(self.without_duplicates()):
                 of_corpus, places, sources, targets = zip(*block, strict=True)
                 ids = tokenizers.source.encode_lines(sources, threads), tokenizers.target.encode_lines(targets, threads)
+                most = recipe.data.filters.max_tokens
                 fits = [max(len(source), len(target)) <= most for source, target in zip(*ids, strict=True)]
                 for writer, lines, own in zip(writers, (sources, targets), ids, strict=True):
                     writer.append(compress(lines, fits), [*compress(own, fits)])
@@ -192,9 +184,8 @@ class Text:
         if any(corpus.kept for corpus in self.audits):
             return
         names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus in self.corpora.values())
-        read, removed = sum(corpus.read for corpus in self.audits), Counter[str]()
-        for corpus in self.audits:
-            removed.update(corpus.removed)
+        read = sum(corpus.read for corpus in self.audits)
+        removed = sum((Counter(corpus.removed) for corpus in self.audits), Counter[str]())
         if read == 0:
             raise DataError(f"{names}: no sentence pairs in it; expected one pair per line")
         rules = "; ".join(f"{rule} ({RULES[rule]}): {removed[rule]:,}" for rule in RULES if removed[rule])
@@ -327,8 +318,8 @@ def _make_tokenizers(recipe: Recipe, text: Text, directory: Path, console: Conso
     if recipe.train.init_from is not None:
         initial_tokenizers(recipe, recipe.train.init_from).save(directory)
         return Tokenizers.load(directory)
+    console.info(f"training a tokenizer on a text of {sum(text.characters):,} characters")
     with console.status("training the tokenizer"):
-        console.info(f"training a tokenizer on {sum(text.characters):,} characters")
         if in_processes(recipe) is map:
             train(directory)
         else:  # training keeps RAM until its process ends

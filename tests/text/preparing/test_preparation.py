@@ -23,7 +23,7 @@ from nmt.system.console import Console
 from nmt.text.manifest import PREPARED
 from nmt.text.preparing import preparation, tokenizer_training
 from nmt.text.preparing.audit import Audit
-from nmt.text.preparing.preparation import Block, filter_block, first_of_each, length_limit
+from nmt.text.preparing.preparation import filter_block, first_of_each, length_limit
 from nmt.text.preparing.rules import Rules
 from nmt.text.tokenizer import Tokenizer
 from tests.builders import recipe_in, write_recipe, write_tsv
@@ -96,7 +96,7 @@ def test_first_of_each_is_that_of_a_plain_loop(digests: list[int]) -> None:
 
 def test_pairs_of_different_target_languages_are_no_duplicates() -> None:
     rules = [Rules.learn(Filters(), LanguagePair("en", code)) for code in ("it", "fr", "it")]
-    blocks = [filter_block(rules, ["it", "fr", "it"], Block(corpus, [("a:1", "yes", "oui")])) for corpus in range(3)]
+    blocks = [filter_block(rules, ["it", "fr", "it"], (corpus, [("a:1", "yes", "oui")])) for corpus in range(3)]
     assert len({block.digests for block in blocks}) == 2
     assert blocks[0].digests == blocks[2].digests
 
@@ -251,18 +251,16 @@ def longest_output(limit: MaxLength, source: int) -> int:
     return math.ceil(limit.factor * source) + limit.extra
 
 
-def test_length_limit_of_triple_length_targets_by_hand() -> None:
-    """With `</s>` S is 11 or 21 and T is 31 or 61: the bound 2.9 · S + 0.1 is lower than 3 · S; 10 % are added."""
-    assert limit_of([(10, 30), (20, 60)]) == MaxLength(factor=3.19, extra=5)
-
-
-def test_length_limit_minimizes_the_mean_by_hand() -> None:
-    """T is S + 20: the mean limit is 36 with factor 1 and extra 20, and 41 with 2 and 9; 10 % are added: 22."""
-    assert limit_of([(10, 30), (20, 40)]) == MaxLength(factor=1.1, extra=22)
-
-
-def test_length_limit_has_a_minimum() -> None:
-    assert limit_of([(30, 3), (40, 4)]) == MaxLength(factor=1.1, extra=5)
+@pytest.mark.parametrize(
+    ("lengths", "factor", "extra"),
+    [
+        ([(10, 30), (20, 60)], 3.19, 5),  # with `</s>` T is 31, 61: 2.9 · S + 0.1 is lower than 3 · S; 10 % are added
+        ([(10, 30), (20, 40)], 1.1, 22),  # T is S + 20: the mean limit is 36 with 1 and 20, and 41 with 2 and 9
+        ([(30, 3), (40, 4)], 1.1, 5),  # the minimum
+    ],
+)
+def test_length_limit_by_hand(lengths: list[tuple[int, int]], factor: float, extra: int) -> None:
+    assert limit_of(lengths) == MaxLength(factor=factor, extra=extra)
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 120)), min_size=1, max_size=50))
