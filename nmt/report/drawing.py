@@ -90,7 +90,8 @@ def drawing_style() -> Iterator[None]:
         "image.interpolation": "none",  # in SVG: one pixel for each cell
         "svg.hashsalt": "nmt",  # the same figure is the same file
     }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
         yield
 
 
@@ -108,12 +109,10 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """Return the figure as an SVG element: transparent, with the fonts of the page, the ink and blue of its theme."""
+    """Return the figure as an SVG element: transparent, letters as outlines, ink and blue of the page's theme."""
     stream = io.StringIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has fonts of its own
-        drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
+    drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
     svg = stream.getvalue()
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])

@@ -106,7 +106,10 @@ def test_waiting_padding_and_skipped_updates_are_named(tmp_path: Path) -> None:
     assert "the first 20 of 40" in text
 
 
-def test_shown_command_trains_the_run_again(uninterrupted: Path, tmp_path: Path) -> None:
+def test_shown_command_trains_the_run_again(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # in which the command makes the link runs/latest
     copy = tmp_path / "my run's"
     shutil.copytree(uninterrupted, copy, symlinks=True)
     html = run_section(RunRecords(copy)).html
