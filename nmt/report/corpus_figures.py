@@ -11,14 +11,14 @@ from nmt.batching.batch import Group, Indices, collate
 from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
 from nmt.model.attention import distances_between
 from nmt.model.scores import Score
-from nmt.report.drawing import COLOURS, WIDE, Drawing, Matrix, heat_map, new_figure
+from nmt.report.drawing import WIDE, Drawing, Matrix, heat_map, new_figure
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.tokenizer import PAD
 
 _SENTENCES, _MOST_TOKENS = 8, 14
 """A batch small enough that its tokens can be read."""
 _SEED = 1
-_VISIBLE = ListedColormap(["#b9bec4", COLOURS[0]])
+_VISIBLE = ListedColormap(["#b9bec4", "#2a6f9e"])
 
 
 def corpus_drawings(corpus: PreparedCorpus, budget: int) -> list[Drawing]:

@@ -5,6 +5,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 
 import io
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ def drawing_style() -> Iterator[None]:
         "image.interpolation": "none",  # in SVG: one pixel for each cell
         "svg.hashsalt": "nmt",  # the same figure is the same file
     }
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
         yield
 
 
@@ -107,7 +109,7 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """Return the figure as an SVG element: transparent, its letters as outlines, the ink and blue of the page's theme."""
+    """Return the figure as an SVG element: transparent, letters as outlines, ink and blue of the page's theme."""
     stream = io.StringIO()
     without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)

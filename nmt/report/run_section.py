@@ -72,7 +72,7 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
         ("scores", "BLEU and chrF of the validation text", "score", scores, "Greedy translations"),
         ("rate", "Learning rate", "learning rate", [rate], ""),
         ("speed", "Speed", "target tokens per second", [speed], ""),
-        ("waste", "Padding and waiting", "%", waste, "Shares of all positions of batches and of the time"),
+        ("waste", "Padding and waiting", "%", waste, "In percent of the positions of batches and of the time"),
         ("gradient", "Gradient norm before clipping", "mean norm", [norm], "A steady rise comes before divergence"),
     )  # fmt: skip
     drawings = []

@@ -1,14 +1,13 @@
 """Read the sentence pairs of a parallel text, in any of its formats."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import DataError
 from nmt.text.languages import is_language, primary_code
-from nmt.text.normalize import normalize
 from nmt.text.readers import Row
 from nmt.text.readers.json_lines import first_keys, read_json_lines
 from nmt.text.readers.opening import COMPRESSED, split_member, text_members
@@ -34,10 +33,6 @@ class SentencePair:
     """Where it was read: the file of the source sentence, or the member of an archive."""
     line: int = field(default=0, compare=False)
     """The line of that file, from 1, at which it begins."""
-
-    def normalized(self) -> "SentencePair":
-        """Return the pair with normalized sentences."""
-        return replace(self, source=normalize(self.source), target=normalize(self.target))
 
 
 def text_files(corpus: CorpusFile) -> dict[str, Path]:

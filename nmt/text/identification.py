@@ -18,7 +18,7 @@ from nmt.text.languages import SCRIPTS, SOLE_LANGUAGES, detect_language, primary
 _BLOCK = 20
 """Lines that are identified together: of 3,990 such blocks of 18 corpora, many of program texts, 3 English and no
 Italian ones were taken for another language."""
-LEAST_LINES = 100
+_LEAST_LINES = 100
 """Lines of text from which there is a conclusion: fewer may be names or commands."""
 _CONFIDENCE, _CERTAIN = 0.8, 0.8  # probability of a block, and share of the blocks with it
 _OWN_SCRIPT, _LATIN_SCRIPT = 0.2, 0.5  # least share of letters; text in other scripts has many Latin names and terms
@@ -47,7 +47,7 @@ def confusable(found: str, code: str) -> bool:
 def language_of(lines: Sequence[str]) -> str | None:
     """Return the language of a text, None if it is not certain or if there are fewer than 100 lines."""
     lines = [line for line in lines if any(map(str.isalpha, line))]
-    if len(lines) < LEAST_LINES:
+    if len(lines) < _LEAST_LINES:
         return None
     share = script_shares("\n".join(lines))
     if east_asian := detect_language(lines).code:
@@ -67,7 +67,7 @@ def found_instead(lines: Sequence[str], code: str) -> str | None:
     'it'
     """
     share, expected = script_shares("\n".join(lines)), script_of(code)
-    if sum(any(map(str.isalpha, line)) for line in lines) < LEAST_LINES:
+    if sum(any(map(str.isalpha, line)) for line in lines) < _LEAST_LINES:
         return None
     found = language_of(lines)
     if expected is not None and share.get(expected, 0) < (_LATIN_SCRIPT if expected == "Latin" else _OWN_SCRIPT):

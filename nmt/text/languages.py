@@ -10,6 +10,7 @@ True
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Literal
 
@@ -81,6 +82,7 @@ _SHARE = 0.2
 _LINES_READ = 2000
 
 
+@cache
 def primary_code(code: str) -> str:
     """Return the language of a code in any usual spelling, without script and region.
 

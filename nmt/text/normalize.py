@@ -27,7 +27,7 @@ _UNSPACED_MARKS = UNSPACED_TEXT.removesuffix(UNSPACED)
 _SPACED = re.compile(f"(?<=[{UNSPACED_TEXT}]) (?=[{UNSPACED_TEXT}])")
 _JOINED = re.compile(f"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED_TEXT}])")
 _TOKENIZER_SPACE = re.compile(f"{_SPACED.pattern}|(?<=[{_UNSPACED_MARKS}]) | (?=[{_UNSPACED_MARKS}])")
-LEAST_SPACES_BETWEEN, _LEAST_SHARE = 2, 0.3
+_LEAST_SPACES_BETWEEN, _LEAST_SHARE = 2, 0.3
 """Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -66,9 +66,9 @@ def join_unspaced(text: str) -> str:
 
     Lines with single spaces, such as those in a title, are returned unchanged.
     """
-    if text.count(" ") < LEAST_SPACES_BETWEEN:
+    if text.count(" ") < _LEAST_SPACES_BETWEEN:
         return text
     spaces = len(_SPACED.findall(text))
-    if spaces < LEAST_SPACES_BETWEEN or spaces < _LEAST_SHARE * (spaces + len(_JOINED.findall(text))):
+    if spaces < _LEAST_SPACES_BETWEEN or spaces < _LEAST_SHARE * (spaces + len(_JOINED.findall(text))):
         return text
     return _TOKENIZER_SPACE.sub("", text)

@@ -40,7 +40,9 @@ def split_line(text: str, limit: int, count: Count) -> list[str]:
     """
     if count(text) <= limit:
         return [text]
-    return [segment for sentence in sentences(text) for segment in _shorten(sentence, limit, count)]
+    return [
+        segment for sentence in sentences(text) for segment in _shorten(sentence, (_CLAUSE_END, _SPACE), limit, count)
+    ]
 
 
 def join_segments(segments: Sequence[str], translations: Sequence[str]) -> str:
@@ -74,40 +76,29 @@ def sentences(text: str) -> list[str]:
     return _split_at(text, ends)
 
 
-def _shorten(sentence: str, limit: int, count: Count) -> Iterator[str]:
-    """Yield the sentence if it fits, otherwise runs of clauses, or of words, as long as possible, or halves."""
-    for clauses in _packed(sentence, _CLAUSE_END, limit, count):
-        for words in _packed(clauses, _SPACE, limit, count):
-            yield from _halves(words, limit, count)
+def _shorten(text: str, boundaries: Sequence[re.Pattern[str]], limit: int, count: Count) -> Iterator[str]:
+    """Yield the text if it fits, otherwise runs of parts that end at the first boundary, as long as possible.
 
-
-def _packed(text: str, boundary: re.Pattern[str], limit: int, count: Count) -> Iterator[str]:
-    """Yield runs of parts that end at a boundary; a run is longer than the limit only if its first part is."""
-    if count(text) <= limit:
-        yield text
-        return
-    run: list[str] = []
-    remaining = limit
-    for part in _split_at(text, [match.end() for match in boundary.finditer(text)]):
-        size = count(part)
-        if run and size > remaining:
-            yield "".join(run)
-            run, remaining = [], limit
-        run.append(part)
-        remaining -= size
-    yield "".join(run)
-
-
-def _halves(text: str, limit: int, count: Count) -> Iterator[str]:
-    """Yield the text if it fits, otherwise its halves, split between grapheme clusters where possible."""
+    A run whose only part is too long is divided at the next boundary, and without one into halves, between grapheme
+    clusters where possible.
+    """
     if len(text) < 2 or count(text) <= limit:
         yield text
-        return
-    middle = len(text) // 2
-    near = range(middle, min(middle + _LONGEST_CLUSTER, len(text)))
-    cut = next((position for position in near if not _continues_cluster(text, position)), middle)
-    yield from _halves(text[:cut], limit, count)
-    yield from _halves(text[cut:], limit, count)
+    elif not boundaries:
+        middle = len(text) // 2
+        near = range(middle, min(middle + _LONGEST_CLUSTER, len(text)))
+        cut = next((position for position in near if not _continues_cluster(text, position)), middle)
+        for half in (text[:cut], text[cut:]):
+            yield from _shorten(half, (), limit, count)
+    else:
+        run, remaining = "", limit
+        for part in _split_at(text, [match.end() for match in boundaries[0].finditer(text)]):
+            size = count(part)
+            if run and size > remaining:
+                yield from _shorten(run, boundaries[1:], limit, count)
+                run, remaining = "", limit
+            run, remaining = run + part, remaining - size
+        yield from _shorten(run, boundaries[1:], limit, count)
 
 
 def _continues_cluster(text: str, position: int) -> bool:

@@ -17,9 +17,11 @@ from nmt.text.segment import word_spans
 from nmt.translation.placement import bare, best_run
 
 _TAG = re.compile(
-    r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>|<\d[\d:.]*>|\{\\[^{}]*\}"
+    r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>(?!>)|<\d[\d:.]*>|\{\\[^{}]*\}"
 )
-"""A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\\an8}`)."""
+"""A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\\an8}`).
+
+`<T>` in `List<Array<T>>` is none."""
 _UNSPACED = "\u2e80"
 """The first character of the scripts without spaces between words."""
 
@@ -87,10 +89,12 @@ def with_tags(text: str, tags: Sequence[Tag], source: str, links: Links) -> str:
     """
     places = _by_share(text, tags, source)
     linked = _by_links(text, tags, source, links, places)
+    for item in items(text):
+        beside = [item.start if tag.opens else item.end for tag in tags]
+        linked = [b if item.start < a < item.end else a for a, b in zip(linked, beside, strict=True)]
     # at one place, tags that close come first and those that open last
     order = sorted(range(len(tags)), key=lambda index: (linked[index], 2 * tags[index].opens - tags[index].closes))
-    in_item = any(item.start < place < item.end for place in linked for item in items(text))
-    if in_item or not _is_nested([tags[index] for index in order]):
+    if not _is_nested([tags[index] for index in order]):
         linked, order = places, list(range(len(tags)))
     result, position = "", 0
     for place, tag in ((linked[index], tags[index]) for index in order):

@@ -24,7 +24,7 @@ def test_page_requests_nothing_fits_a_phone_and_follows_the_theme(uninterrupted:
             assert page.run("document.documentElement.scrollWidth <= innerWidth")
             assert page.faults == []
             assert [one for one in page.addresses if not one.startswith(("file:", "data:", "about:"))] == []
-            text = "getComputedStyle(document.querySelector('svg text')).fill"
+            text = "getComputedStyle(document.querySelector('svg path[style*=currentColor]')).stroke"
             colours.append(page.run(f"[{text}, getComputedStyle(document.body).backgroundColor]"))
         light, dark = colours
         assert light[0] != dark[0]

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nmt.translation.documents.markup import MarkedLine
 
 from nmt.config import RuntimeSettings
 from nmt.decoding import engine
@@ -193,7 +192,7 @@ def test_what_follows_a_term_is_translated_anew_behind_whole_words(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line, searched = "the cat and the big cat", list[str]()
-    segment = Segment(line, MarkedLine("", line, ""), "", line, found=[Alternative("il gatto e il gattone", -1.0)])
+    segment = Segment(line, line, [], "", line, found=[Alternative("il gatto e il gattone", -1.0)])
     monkeypatch.setattr(translator, "_search", lambda segments, _: searched.extend(one.prefix for one in segments))
     translator._continue_after_terms([(segment, 0, [Phrase("gatto", 4, 7)])], options_for({"cat": "gatto"}))
     assert searched == ["il gatto"]

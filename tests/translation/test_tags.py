@@ -33,6 +33,7 @@ TAG = re.compile(r"</?[bi]>|<br/>|\{\\an8\}")
         ("one <br/> two", "uno due", [(0, 0)], "uno <br/> due"),
         ("see <br/>.", "vedi.", [], "vedi <br/>."),
         ("x <b>y</b>", "", [], "<b></b>"),
+        ("a List<Array<T>>", "un List<Array<T>>", [], "un List<Array<T>>"),
         ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
         ("I <img> like cats", "我喜欢猫", [(0, 0)], "我<img>喜欢猫"),
     ],

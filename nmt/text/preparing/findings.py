@@ -1,10 +1,10 @@
-"""What is unusual about a whole corpus: written in small letters, tokenized, swapped sides, lines that drift apart, ….
+"""What is unusual about a whole corpus: written in small letters, tokenized, lines that do not correspond, ….
 
 The evidence is a sample of its pairs; counts over all pairs are those of the rules.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -13,8 +13,7 @@ from nmt.config import LanguagePair
 from nmt.system.console import counted
 from nmt.text.corpus import SentencePair, evenly_spread
 from nmt.text.han_variants import other_variant, simplified_only, traditional_only, variant_of
-from nmt.text.identification import found_instead
-from nmt.text.languages import primary_code, script_of
+from nmt.text.languages import script_of
 from nmt.text.normalize import join_unspaced, normalize
 from nmt.text.preparing.rules import RULES, damage
 from nmt.text.readers.two_files import first_unrelated
@@ -60,7 +59,11 @@ def findings(
     """
     sample = [pair for pair in sample_of(pairs) if pair.source.strip() and pair.target.strip()]
     sides = {"source": [pair.source for pair in sample], "target": [pair.target for pair in sample]}
-    found = list(_about_both(corpus, languages, sample)) if len(sample) >= _LEAST_LINES else []
+    found = list[Finding]()
+    first = first_unrelated(*([len(line) for line in lines] for lines in sides.values()))
+    if first is not None:
+        text = f"the lengths of both sides stop corresponding at about line {sample[first].line:,}"
+        found.append(Finding(corpus, text))
     for name, lines in sides.items():
         code: str = getattr(languages, name)
         for shows, least, text, severity in _properties(code, converted) if lines else ():
@@ -111,26 +114,6 @@ def _is_variant(line: str, variant: str) -> bool:
     other = len(other_variant(line, "Simplified" if variant == "Traditional" else "Traditional"))
     both = len(simplified_only(line)) + len(traditional_only(line))
     return other > both / 2 or (other >= 2 and other >= both / 5)
-
-
-def _about_both(corpus: str, languages: LanguagePair, sample: Sequence[SentencePair]) -> Iterator[Finding]:
-    """Yield findings about the sides together: swapped, in other languages, not corresponding."""
-    examples = tuple(f"line {pair.line}: {pair.source} | {pair.target}" for pair in sample[:_EXAMPLES])
-    codes = (languages.source, languages.target)
-    other = [
-        found_instead([pair.source for pair in sample], codes[0]),
-        found_instead([pair.target for pair in sample], codes[1]),
-    ]
-    if [code and primary_code(code) for code in other] == [primary_code(code) for code in reversed(codes)]:
-        text = f"the sides are swapped: the source is {other[0]}, the target {other[1]}; exchange the columns or files"
-        yield Finding(corpus, text, examples)
-    else:
-        for name, code, found in zip(("source", "target"), codes, other, strict=True):
-            if found is not None:
-                yield Finding(corpus, f"the {name} ({code}) is in another language: {found}", examples)
-    first = first_unrelated([len(pair.source) for pair in sample], [len(pair.target) for pair in sample])
-    if first is not None:
-        yield Finding(corpus, f"the lengths of both sides stop corresponding at about line {sample[first].line:,}")
 
 
 def rule_findings(corpus: str, read: int, removed: Mapping[str, int]) -> list[Finding]:

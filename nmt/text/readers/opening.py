@@ -35,6 +35,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _NO_TEXT = re.compile(r"(^|/)([._]|(readme|licen[cs]e|copying|copyright|about|changelog)\b)|/$|\.(xml|ids|rels)$", re.I)
 """Members of an archive that are no text for training: folders, hidden files, descriptions, alignments (OPUS)."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BLOCK_BYTES = 1 << 16
 _FIRST_BYTES, _SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE = 1 << 13, 8, 0.3
 _DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # which `make data` fills
 
@@ -55,14 +56,20 @@ def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
     Raises DataError as that does, and with file and line for a byte that is not UTF-8.
     """
     with open_text(path, read_once) as stream:
-        for number, raw in enumerate(stream, start=1):
+        number = 1
+        while block := b"".join(stream.readlines(_BLOCK_BYTES)):  # decoded at once, in half the time
             try:
-                yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+                text = block.decode()
             except UnicodeDecodeError as error:
+                before, newline = block[: error.start], b"\n"
                 raise DataError(
-                    f"{input_name(path)}:{number}: not UTF-8: found the byte 0x{raw[error.start]:02X} at byte "
-                    f"{error.start + 1} of the line; correct it, or {_advice(raw)}"
+                    f"{input_name(path)}:{number + before.count(newline)}: not UTF-8: found the byte "
+                    f"0x{block[error.start]:02X} at byte {error.start - before.rfind(newline)} of the line; correct "
+                    f"it, or {_advice(block)}"
                 ) from None
+            lines = text.removesuffix("\n").split("\n")
+            number += len(lines)
+            yield from lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
 
 
 @contextmanager

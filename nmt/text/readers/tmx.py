@@ -19,7 +19,8 @@ from nmt.text.languages import primary_code
 from nmt.text.readers import Row, one_line
 from nmt.text.readers.opening import open_content
 
-_CODES = {"bpt": "", "ept": "", "it": "\uffff", "ph": "\uffff", "ut": "\uffff"}
+_JOINT = "\uffff"
+_CODES = {"bpt": "", "ept": "", "it": _JOINT, "ph": _JOINT, "ut": _JOINT}
 """Elements that hold a code of another format, no text; U+FFFF, which XML cannot contain, if words may be around it."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _UNITS_SEEN = 1_000  # units that show the languages of a file
@@ -62,14 +63,14 @@ def _units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 source, texts = unit.get("srclang", source), dict[str, str]()
                 for segment in unit.iterfind("{*}tuv/{*}seg"):
                     variant = segment.getparent()
-                    text = re.sub("(?<=\\w)\uffff+(?=\\w)", " ", _text(segment)).replace("\uffff", "")
+                    text = _text(segment)
+                    if _JOINT in text:
+                        text = re.sub(rf"(?<=\w){_JOINT}+(?=\w)", " ", text).replace(_JOINT, "")
                     code = variant.get(_LANGUAGE) or variant.get("lang", "")
                     texts.setdefault(code, one_line(text))
                 if texts:
-                    yield (
-                        unit.sourceline,
-                        dict(sorted(texts.items(), key=lambda text: primary_code(text[0]) != primary_code(source))),
-                    )
+                    in_order = sorted(texts.items(), key=lambda text: primary_code(text[0]) != primary_code(source))
+                    yield unit.sourceline, dict(in_order)
                 unit.clear()
                 while unit.getprevious() is not None:
                     del unit.getparent()[0]

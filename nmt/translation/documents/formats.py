@@ -9,10 +9,10 @@ from nmt.errors import ConfigError
 from nmt.text.readers.opening import COMPRESSED
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json
-from nmt.translation.documents.po import declared_charset, read_po
+from nmt.translation.documents.po import read_po
 from nmt.translation.documents.records import read_json_lines, read_table
 from nmt.translation.documents.subtitles import read_subtitles
-from nmt.translation.documents.xliff import declared_encoding, read_xliff
+from nmt.translation.documents.xliff import read_xliff
 
 Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -23,6 +23,11 @@ _ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | 
     ".sdlxliff": "xliff",
     ".mxliff": "xliff",
 }
+_DECLARED = {
+    "po": re.compile(rb"charset=(?!CHARSET)([\w.:-]+)"),  # a template has CHARSET
+    "xliff": re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)"),
+}
+"""How formats declare their encoding."""
 _STRUCTURED = re.compile(
     r"\.(x?html?|xml|tmx|docx|od[tsp]|xlsx|pptx|pdf|rtf|epub|idml|md|rst|tex|properties|strings(dict)?|resx|ts|ya?ml|toml"
     r"|ini|ftl|ass|ssa|sbv|ttml)"
@@ -50,8 +55,8 @@ class DocumentOptions:
 
     def read(self, data: bytes, name: str, languages: tuple[str, str]) -> Document:
         """Find the texts of a file; `languages` are source and target language. Raises DataError for a damaged file."""
-        declared = {"po": declared_charset, "xliff": declared_encoding}.get(self.format)
-        content = Content.decode(data, name, declared and declared(data))
+        declared = _DECLARED[self.format].search(data[: 1 << 16]) if self.format in _DECLARED else None
+        content = Content.decode(data, name, declared[1].decode() if declared else None)
         match self.format:
             case "json":
                 return read_json(content, self.column)

@@ -10,15 +10,8 @@ import polib
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content, Document, Slot
 
-_CHARSET = re.compile(rb"charset=([\w.:-]+)")
 _LINE = re.compile(r'\s*(#.*|(msg\w+(\[\d+\])?\s*)?"([^"\\]|\\.)*"\s*)?')
 _PLACE = re.compile(r"\(line (\d+)\)(?:: (.*))?")
-
-
-def declared_charset(data: bytes) -> str | None:
-    """Return the encoding in the header of a PO file, None for a template, which has CHARSET."""
-    found = _CHARSET.search(data[: 1 << 16])
-    return found[1].decode() if found and found[1] != b"CHARSET" else None
 
 
 def read_po(content: Content) -> Document:
@@ -49,7 +42,9 @@ def read_po(content: Content) -> Document:
             slots.append(Slot(entry.msgid_plural if plural else entry.msgid, f"line {entry.linenum:,}", write))
 
     def encoded() -> bytes:
-        return content.encode(f"{str(file).rstrip()}\n".replace("\n", content.line_end))
+        text = str(file).removeprefix("" if file.header else "#\n")  # polib writes a header also where there is none
+        text = text.removeprefix("" if file.metadata else 'msgid ""\nmsgstr ""\n\n')
+        return content.encode(f"{text.rstrip()}\n".replace("\n", content.line_end))
 
     return Document(content.name, slots, encoded, "all messages have a translation already, which is kept")
 

@@ -13,7 +13,8 @@ from nmt.translation.pipeline import DIFFERING, translations_with
 from nmt.translation.requirements import TranslateOptions, has_words
 from nmt.translation.translator import LINE_BATCH_SIZE, Translation, Translator
 
-_LINE = re.compile(r"(\s*[\r\n]\s*|\A\s+|\s+\Z)")
+# from the start of a run of spaces, and possessive: otherwise long runs take quadratic time
+_LINE = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
 """What is between the lines of a text, and around it; it stays."""
 
 

@@ -20,15 +20,9 @@ _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 """Codes that open and close a pair."""
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _LANGUAGES = (("source-language", "target-language"), ("srcLang", "trgLang"))
-_DECLARATION = re.compile(r"\s*<\?xml[^>]*?(?:encoding\s*=\s*[\"']([\w.:-]+)[^>]*)?\?>\s*")
+_DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>\s*")
 _PLAIN = etree.XMLParser(remove_comments=True, remove_pis=True)
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-
-
-def declared_encoding(data: bytes) -> str | None:
-    """Return the encoding in the declaration of an XML file."""
-    found = _DECLARATION.match(data[:1000].decode("latin-1"))
-    return found[1] if found else None
 
 
 def read_xliff(content: Content, *languages: str) -> Document:
@@ -130,10 +124,8 @@ def _write(unit: etree._Element, source: etree._Element, index: int, codes: dict
     place = _segments(target)[index]
     place[:], place.text = made[:], made.text
     etree.cleanup_namespaces(target)
-    if _name(unit) == "segment":
-        unit.set("state", "translated")
-    else:
-        target.set("state", "needs-review-translation")
+    is_segment = _name(unit) == "segment"
+    (unit if is_segment else target).set("state", "translated" if is_segment else "needs-review-translation")
 
 
 def _inherited(element: etree._Element, attribute: str) -> str | None:

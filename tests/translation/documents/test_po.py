@@ -10,7 +10,8 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content
-from nmt.translation.documents.po import declared_charset, read_po
+from nmt.translation.documents.formats import DocumentOptions
+from nmt.translation.documents.po import read_po
 from tests.translation.documents.writing import texts, translated
 
 HEADER = """# Translators
@@ -75,6 +76,11 @@ def test_messages_without_translation_become_fuzzy_and_all_else_stays(line_end: 
     assert texts(read_po(Content.decode(made, "b.po"))) == [], "everything is translated now"
 
 
+def test_file_without_header_gets_none() -> None:
+    made = translated(read_po(Content("a.po", 'msgid "a"\nmsgstr ""\n')))
+    assert made == b'#, fuzzy\nmsgid "a"\nmsgstr "A"\n'
+
+
 @pytest.mark.parametrize(("forms", "expected"), [(1, ["%D CATS"]), (3, ["ONE CAT", "%D CATS", "%D CATS"])])
 def test_number_of_plural_forms_is_that_of_the_header(forms: int, expected: list[str]) -> None:
     header = HEADER.replace("nplurals=2", f"nplurals={forms}")
@@ -86,9 +92,10 @@ def test_number_of_plural_forms_is_that_of_the_header(forms: int, expected: list
 def test_encoding_is_that_of_the_header() -> None:
     header = HEADER.replace("UTF-8", "ISO-8859-1")
     data = f'{header}\nmsgid "caffè"\nmsgstr ""\n'.encode("latin-1")
-    made = translated(read_po(Content.decode(data, "a.po", declared_charset(data))), lambda _: "perché")
+    made = translated(DocumentOptions("po").read(data, "a.po", ("en", "it")), lambda _: "perché")
     assert 'msgid "caffè"\nmsgstr "perché"\n' in made.decode("latin-1")
-    assert declared_charset(HEADER.replace("UTF-8", "CHARSET").encode()) is None
+    template = f'{HEADER.replace("UTF-8", "CHARSET")}\nmsgid "è"\nmsgstr ""\n'.encode()
+    assert texts(DocumentOptions("po").read(template, "a.pot", ("en", "it"))) == ["è"]
 
 
 @pytest.mark.parametrize(

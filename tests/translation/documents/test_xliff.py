@@ -7,7 +7,8 @@ from lxml import etree
 
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content, Document
-from nmt.translation.documents.xliff import declared_encoding, read_xliff
+from nmt.translation.documents.formats import DocumentOptions
+from nmt.translation.documents.xliff import read_xliff
 from tests.translation.documents.writing import texts, translated
 
 OLD = """<?xml version="1.0" encoding="utf-8"?>
@@ -119,11 +120,11 @@ def test_segments_of_version_2_get_a_target() -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1"])
 @pytest.mark.parametrize("text", [OLD, NEW], ids=["1.2", "2.0"])
 def test_only_targets_and_states_differ(text: str, encoding: str, line_end: str) -> None:
     data = text.replace("\n", line_end).replace('"utf-8"', f'"{encoding.removesuffix("-sig")}"').encode(encoding)
-    document = read_xliff(Content.decode(data, "a.xlf", declared_encoding(data)), "en", "it")
+    document = DocumentOptions("xliff").read(data, "a.xlf", ("en", "it"))
     made = translated(document, lambda text: f"{text}<&]]>\n")
     assert without_targets(made) == without_targets(data)
     assert ("\r\n" in made.decode(encoding)) == (line_end == "\r\n")
