@@ -75,6 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
         str(path.relative_to(REPOSITORY))
         for name in ("benchmarks", "docs")
         for path in (REPOSITORY / name).glob("*.py")
+        if path.name != "prepare_on_cluster.py"  # run with two executors in tests/text/preparing/test_preparation.py
     ),
 )
 def test_program_runs_to_its_last_line(program: str, folder: Path, warm_programs: Path) -> None:
