@@ -8,19 +8,14 @@ import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.batching.batch import Batch, Indices, Pairs, assemble, dummy_batch
+from nmt.batching.batch import Batch, Indices, assemble, dummy_batch
 from nmt.config import Recipe
-from nmt.errors import ConfigError
-from nmt.system.device import seed_for
-from nmt.text.prepared import PreparedCorpus, PreparedSplit, Sentences
-from nmt.text.subword_sampling import SegmentationSampler
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 EpochPlan = list[Indices]  # the length groups of an epoch, in order
 
@@ -28,7 +23,6 @@ EpochPlan = list[Indices]  # the length groups of an epoch, in order
 _SOURCE_ALLOWANCE = 2
 _GROUPS_MEASURED = 5_000
 _AHEAD = 2  # updates read in advance: one is being copied to the device, one is in reserve
-GROWTH = 1.5  # limit on the padded length of a group, as a multiple of its longest stored sentence
 
 
 def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int) -> EpochPlan:
@@ -82,54 +76,6 @@ def _repeated(pairs: Indices, weights: NDArray[np.float32], random: np.random.Ge
 
 
 @dataclass(frozen=True)
-class Resegmentation:
-    """Samples segmentations of both sides, subword regularization: each a function of (seed, epoch, pair, side) alone.
-
-    Groups are planned by the lengths in the token store, and their size must be bounded: a sentence whose sample is
-    longer than `GROWTH` times the longest of its group, or than `longest` tokens (with `</s>`), is used as stored.
-    """
-
-    source: SegmentationSampler
-    target: SegmentationSampler
-    seed: int
-    longest: int
-
-    @classmethod
-    def of_recipe(cls, recipe: Recipe, tokenizers: Tokenizers) -> "Resegmentation | None":
-        """Return the sampler for `train.subword_sampling`, or None. Raises ConfigError for a value too large."""
-        amount = recipe.train.subword_sampling
-        if amount is None:
-            return None
-        # the recipe need not state the type of the initial model's tokenizer
-        if amount >= 1 and (tokenizers.source.merges or tokenizers.target.merges):
-            raise ConfigError(
-                f"train.subword_sampling: found {amount:g}, expected less than 1: with a bpe "
-                "tokenizer, which this is, it is the share of merges that are left out"
-            )
-        source = SegmentationSampler(tokenizers.source, amount)
-        target = source if tokenizers.shared else SegmentationSampler(tokenizers.target, amount)
-        return cls(source, target, recipe.seed, recipe.data.filters.max_tokens + 1)
-
-    def sample(self, pairs: Pairs, indices: Indices, stored: tuple[int, int], epoch: int) -> Pairs:
-        """Return the pairs at `indices` with the segmentations of this epoch.
-
-        `stored` are the lengths, with `</s>`, of the longest stored source and target of the whole group, of which a
-        rank may have only some pairs: so the samples do not depend on the number of ranks.
-        """
-        source = self._side(pairs[0], indices, stored[0], epoch, "source")
-        return source, self._side(pairs[1], indices, stored[1], epoch, "target")
-
-    def _side(self, sentences: Sentences, indices: Indices, stored: int, epoch: int, side: str) -> Sentences:
-        sampler = self.source if side == "source" else self.target
-        most = max(stored, min(int(GROWTH * stored), self.longest)) - 1
-        chosen = []
-        for ids, index in zip(sentences.split(), indices.tolist(), strict=True):
-            sampled = sampler.sample(ids, Random(seed_for("segmentation", self.seed, epoch, index, side)))
-            chosen.append(sampled if len(sampled) <= most else ids)
-        return Sentences.of(chosen)
-
-
-@dataclass(frozen=True)
 class DataPosition:
     """The next length group: the epoch, and the number of the group in its plan."""
 
@@ -142,8 +88,7 @@ class BatchStream:
     """Batches epoch after epoch, each of the next few length groups of the plan.
 
     `budget` limits the padded target tokens of a group, `groups` is the number of groups in a batch. A batch may end
-    one epoch and begin the next. With a `resegmentation`, the segmentation into pieces is sampled at each reading. Each
-    of `world_size` ranks reads its share of every group.
+    one epoch and begin the next. Each of `world_size` ranks reads its share of every group.
     """
 
     split: PreparedSplit
@@ -151,17 +96,14 @@ class BatchStream:
     seed: int
     groups: int = 1
     position: DataPosition = DataPosition()
-    resegmentation: Resegmentation | None = None
     rank: int = 0
     world_size: int = 1
     _planned: tuple[int, EpochPlan] | None = field(default=None, init=False)  # an epoch and its plan
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, corpus: PreparedCorpus) -> Self:
-        """Return the stream of the training text, all of it. Raises ConfigError as `Resegmentation.of_recipe`."""
-        settings, resegmentation = recipe.train, Resegmentation.of_recipe(recipe, corpus.tokenizers)
-        groups = settings.length_groups
-        return cls(corpus.train, settings.group_budget, recipe.seed, groups, resegmentation=resegmentation)
+        """Return the stream of the training text, all of it."""
+        return cls(corpus.train, recipe.train.group_budget, recipe.seed, recipe.train.length_groups)
 
     def next(self) -> Batch:
         """Return the next batch and advance the position."""
@@ -172,7 +114,7 @@ class BatchStream:
             pairs = self.plan()[group]
             indices = pairs[(self.rank + group) % self.world_size :: self.world_size]
             if len(indices):
-                chosen.append(self._read(indices, pairs))
+                chosen.append(self.split.gather(indices))
             is_last = group + 1 == len(self.plan())
             epoch = self.position.epoch
             self.position = DataPosition(epoch + 1) if is_last else DataPosition(epoch, group + 1)
@@ -194,14 +136,6 @@ class BatchStream:
     def batches_an_epoch(self) -> float:
         """Return the number of batches in the current epoch."""
         return len(self.plan()) / self.groups
-
-    def _read(self, indices: Indices, group: Indices) -> Pairs:
-        """Return the pairs at `indices`, which are all of a group, or the share of this rank."""
-        pairs = self.split.gather(indices)
-        if self.resegmentation is None:
-            return pairs
-        source, target = (int(lengths.max()) for lengths in self.split.lengths(group))
-        return self.resegmentation.sample(pairs, indices, (source, target), self.position.epoch)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ def inspect(path: Path) -> dict[str, Any]:
         "sizes": settings.model_dump(mode="json"),
         "parameters": {**parts, "total": sum(parts.values())},
         "tokenizer": {
-            "type": "bpe" if tokenizers.source.merges else "unigram",
             "shared": tokenizers.shared,
             "source_pieces": len(tokenizers.source),
             "target_pieces": len(tokenizers.target),
@@ -97,7 +96,7 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         tied = "  the embedding of the target" if name == "output" and not parts[name] else ""
         yield "", f"{name:<10}{parts[name]:>13,}{parts[name] / parts['total']:>7.1%}{tied}"
     pieces = f"{tokenizer['source_pieces']:,}" + ("" if tokenizer["shared"] else f" and {tokenizer['target_pieces']:,}")
-    yield "tokenizer", f"{tokenizer['type']}, {pieces} pieces{', shared by both sides' if tokenizer['shared'] else ''}"
+    yield "tokenizer", f"{pieces} pieces{', shared by both sides' if tokenizer['shared'] else ''}"
     if limits["longest_source"] is not None:
         yield "limits", f"source segments of at most {counted(limits['longest_source'], 'token')}"
     if (longest := limits["max_length"]) is not None:

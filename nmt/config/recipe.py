@@ -62,11 +62,6 @@ class Recipe(Section):
             raise SettingError("runtime.precision", "int8 is for translation only; set it to auto")
         if model.tied_embeddings == "all" and not self.tokenizer.shared and train.init_from is None:
             raise SettingError("tokenizer.shared", "false needs model.tied_embeddings: target or none")
-        if self.tokenizer.type == "bpe" and (train.subword_sampling or 0) >= 1:
-            raise SettingError(
-                "train.subword_sampling",
-                f"for a bpe tokenizer it is a fraction, less than 1; found {train.subword_sampling}",
-            )
         if train.schedule.falls and train.stop.steps is None:
             message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
             raise SettingError("train.schedule", message)

@@ -46,10 +46,6 @@ class TrainSettings(Section):
     """Number of batches whose gradients are summed for one update."""
     schedule: Schedule = Schedule()
     """The learning rate as a function of the step."""
-    subword_sampling: Annotated[float | None, Field(gt=0, le=10, examples=[0.3])] = None
-    """Split each training sentence into random pieces each time it is read. For a unigram tokenizer, the exponent α of
-    their probability (Kudo 2018; 0.2 to 0.5, smaller varies more); for bpe, the fraction of omitted merges (Provilkov
-    et al. 2020; 0.1)."""
     label_smoothing: Probability = 0.1
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0

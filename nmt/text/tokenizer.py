@@ -10,7 +10,6 @@ and after decoding by a character that normalized text does not contain.
 """
 
 import io
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -141,8 +140,8 @@ class Tokenizer:
     @property
     def tags(self) -> list[str]:
         """The tags that it was trained with, in the order of their ids."""
-        symbols = self.symbols
-        return [symbols[i][1:-1] for i in sorted(self.table.controls - {PAD, BOS, EOS})]
+        controls = (i for i in range(len(self)) if self._processor.is_control(i) and i not in (PAD, BOS, EOS))
+        return [self.symbols[i][1:-1] for i in controls]
 
     def tag_id(self, tag: str) -> int:
         """Return the id of the symbol `<tag>`. Raises ModelError if the tokenizer was trained without that tag."""
@@ -156,22 +155,9 @@ class Tokenizer:
         return [self.tag_id(tag) for tag in tags if tag is not None]
 
     @cached_property
-    def merges(self) -> bool:
-        """Whether it is a byte-pair encoding (merges) rather than a unigram language model."""
-        return all(map(float.is_integer, self.table.scores))  # ranks; log-probabilities are no integers
-
-    @cached_property
-    def table(self) -> "PieceTable":
-        """The pieces with their scores."""
-        processor, ids = self._processor, range(len(self))
-        symbols = self.symbols
-        found = {i: int(symbols[i][3:5], 16) for i in ids if processor.is_byte(i)}
-        controls = frozenset(i for i in ids if processor.is_control(i))
-        surfaces = ["" if i in found or i in controls or i == UNK else symbols[i] for i in ids]
-        scores = [processor.get_score(i) for i in ids]
-        # other pieces have negative scores, the first merge -0.0
-        protected = frozenset(i for i in ids if surfaces[i] and scores[i] == 0 and math.copysign(1, scores[i]) > 0)
-        return PieceTable(surfaces, scores, found, controls, protected)
+    def _bytes(self) -> dict[int, int]:
+        """The values of the ids that spell a byte."""
+        return {i: int(symbol[3:5], 16) for i, symbol in enumerate(self.symbols) if self._processor.is_byte(i)}
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a sentence, without `<s>` and `</s>`; [] if it is empty after normalization."""
@@ -197,7 +183,7 @@ class Tokenizer:
         """Return the UTF-8 bytes of each id of `encode(text)`, with the space before it."""
         parts = []
         for i, piece in zip(self.encode(text), self._processor.encode(_escape(text), out_type=str), strict=True):
-            byte = self.table.bytes.get(i)
+            byte = self._bytes.get(i)
             parts.append(piece.replace(_SPACE_MARK, " ").encode() if byte is None else bytes([byte]))
         # the replacement may be spelled byte by byte; it is as long as the space mark
         whole = io.BytesIO(b"".join(parts).replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
@@ -207,24 +193,8 @@ class Tokenizer:
         """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
         table = np.zeros(len(self), dtype=np.bool_)
         # the second and later bytes of a character are 10xxxxxx
-        table[[UNK, *(i for i, byte in self.table.bytes.items() if byte >> 6 != 0b10)]] = True
+        table[[UNK, *(i for i, byte in self._bytes.items() if byte >> 6 != 0b10)]] = True
         return table
-
-
-@dataclass(frozen=True)
-class PieceTable:
-    """The pieces by id: their text, with `▁` for a space ("" for symbols and bytes), and their scores.
-
-    A score is the log-probability of a unigram model's piece, or minus the rank of a merge. `bytes` are the values of
-    the ids that spell a byte; `controls` are tags and symbols such as `<s>`; `protected` are the pieces of
-    `tokenizer.symbols`, which are never split.
-    """
-
-    surfaces: list[str]
-    scores: list[float]
-    bytes: dict[int, int]
-    controls: frozenset[int]
-    protected: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

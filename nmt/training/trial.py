@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Batch, collate
-from nmt.batching.batch_stream import GROWTH, BatchStream
+from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
 from nmt.model.cpu import kernels
@@ -146,11 +146,10 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
     size = _TOKENS_WITHOUT_TRIAL
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-        growth = GROWTH if recipe.train.subword_sampling is not None else 1.0  # sampling lengthens the sentences
         size = _FIRST_TOKENS  # if it does not fit, `check_largest_batches` names a size that does
         while size < _MOST_TOKENS:
             peak, _, _ = trial(with_batch_tokens(recipe, 2 * size), corpus, device)
-            if peak * growth > _USABLE_MEMORY * free:
+            if peak > _USABLE_MEMORY * free:
                 break
             size *= 2
     return distributed.world_size() * int(min(found for (found,) in distributed.exchange(size)))

@@ -180,15 +180,11 @@ def marked(request: pytest.FixtureRequest) -> Tokenizer:
 def test_each_protected_symbol_is_one_piece_wherever_it_occurs(marked: Tokenizer, text: str) -> None:
     ids = marked.encode(text)
     assert marked.decode(ids) == normalize(text)
-    pieces = [marked.pieces[i] for i in ids if i in marked.table.protected]
-    assert pieces == re.findall(r"\{0\}|</?b>|12", normalize(text))
+    pattern = r"\{0\}|</?b>|12"
+    found = [marked.pieces[i] for i in ids if re.search(pattern, marked.pieces[i])]
+    assert found == re.findall(pattern, normalize(text))
     assert marked.tag_id("2zh") not in ids
     assert b"".join(marked.spell_text(text)).decode().strip() == normalize(text)
-
-
-def test_pieces_that_are_not_split_are_the_stated_symbols(marked: Tokenizer) -> None:
-    assert [marked.pieces[i] for i in sorted(marked.table.protected)] == ["{0}", "<b>", "</b>", "12"]
-    assert not Tokenizer.train(MARKED, TokenizerSettings(vocab_size=350, type="bpe")).table.protected
 
 
 def test_symbol_that_is_not_in_normalized_text_is_refused() -> None:

@@ -58,7 +58,6 @@ def write_task(folder: Path) -> Path:
         "batch_tokens": 128,
         "length_groups": 3,
         "accumulate": 2,
-        "subword_sampling": 0.1,
         "schedule": {"name": "cosine", "rate": 0.003, "warmup": 10},
         "stop": {"steps": 52},
         "validate_every": 4,

@@ -92,21 +92,16 @@ def test_largest_batches_change_no_weight_and_leave_no_gradient(recipe: Recipe, 
     assert not updater.optimizer.state
 
 
-@pytest.mark.parametrize(
-    ("free", "sampling", "found"),
-    [(100_000, None, 8192), (100_000, 0.2, 4096), (10**9, None, 32_768), (1000, None, 2048)],
-)
+@pytest.mark.parametrize(("free", "found"), [(100_000, 8192), (10**9, 32_768), (1000, 2048)])
 def test_auto_batch_tokens_double_until_the_memory_is_full(
-    recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch, free: int, sampling: float | None,
-    found: int,
-) -> None:  # fmt: skip
-    """A peak of 10 bytes for each token; 85 % of the memory may be used, with longer sentences by sampling less."""
+    recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch, free: int, found: int
+) -> None:
+    """A peak of 10 bytes for each token; 85 % of the memory may be used."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
     monkeypatch.setattr(module, "trial", lambda r, *_: (10.0 * r.train.budget, 1, 1))
-    chosen = changed(recipe, subword_sampling=sampling)
-    assert find_batch_tokens(chosen, corpus, torch.device("cuda")) == found
-    assert find_batch_tokens(chosen, corpus, CPU) == 4096
+    assert find_batch_tokens(recipe, corpus, torch.device("cuda")) == found
+    assert find_batch_tokens(recipe, corpus, CPU) == 4096
 
 
 def test_auto_precision_follows_the_processor_and_the_width(
