@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from nmt.commands.requests import InitRequest
-from nmt.config import CorpusFile, LanguagePair
+from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
@@ -146,7 +146,7 @@ def _held_out(
 def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
     """Yield what `nmt prepare` would warn of, so that it is known before."""
     name = " and ".join(map(str, corpus.files.values()))
-    for finding in findings(name, languages, read_pairs(corpus, languages)):
+    for finding in findings(name, languages, read_pairs(corpus, languages), Filters()):
         if finding.severity == "warning":
             yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
 

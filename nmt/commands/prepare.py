@@ -3,6 +3,7 @@
 import re
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,13 +37,15 @@ def prepare(
     force: bool = False,
     rejected: Path | None = None,
     mapped: Mapped | None = None,
+    check: Callable[[Manifest], None] = lambda manifest: None,
 ) -> PreparedCorpus:
     """Make the prepared corpus of a recipe unless it is current, and return it opened.
 
     If another process is preparing the same directory, waits for its result. The pairs that the rules remove are
-    written to the file `rejected`, for which a current corpus is prepared again, as for `force`. `mapped` shares the
-    work, by default among processes on this machine. Raises DataError naming file and line for text that cannot be
-    read, ConfigError for a tokenizer that cannot be made, or a folder with other files only.
+    written to the file `rejected`, for which a current corpus is prepared again, as for `force`. `mapped` shares
+    the work, by default among processes on this machine. `check` may refuse a new corpus before it replaces one.
+    Raises DataError naming file and line for text that cannot be read, ConfigError for a tokenizer that cannot be
+    made, or a folder with other files only.
     """
     directory, initial = recipe.prepared_directory, recipe.train.init_from
     force = force or rejected is not None
@@ -57,7 +60,7 @@ def prepare(
             corpus, reason = _current_corpus(recipe, force)  # another process may have prepared it meanwhile
             if corpus is None:
                 console.info(f"preparing {directory} ({reason})")
-                return _prepare(recipe, console, rejected, mapped)
+                return _prepare(recipe, console, rejected, mapped, check)
     console.info(f"{directory}: the prepared corpus is current")
     return corpus
 
@@ -108,7 +111,9 @@ def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:
     check_languages(recipe)
 
 
-def _prepare(recipe: Recipe, console: Console, rejected: Path | None, mapped: Mapped | None) -> PreparedCorpus:
+def _prepare(
+    recipe: Recipe, console: Console, rejected: Path | None, mapped: Mapped | None, check: Callable[[Manifest], None]
+) -> PreparedCorpus:
     started = time.perf_counter()
     directory = recipe.prepared_directory
     staging = directory / _STAGING
@@ -120,6 +125,7 @@ def _prepare(recipe: Recipe, console: Console, rejected: Path | None, mapped: Ma
         try:
             with _output(rejected) as stream:
                 manifest = write_corpus(recipe, work, new, console, mapped, stream)
+            check(manifest)
             _replace_corpus(new, manifest, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)

@@ -21,10 +21,11 @@ from nmt.system.device import check_machine, choose_device, oom_explained, set_t
 from nmt.system.files import replace_link, write_output
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
+from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.initialization import check_freeze
 from nmt.training.loop import Training
-from nmt.training.resume import check_may_continue, check_run_directory
+from nmt.training.resume import check_may_continue, check_run_directory, check_same_text
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
 from nmt.training.validation import ScoredText, evaluate, validation_texts
@@ -123,9 +124,12 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     """
 
     def prepare_if_needed() -> str:
-        corpus = prepare(recipe, console)
-        if not restart:
-            check_may_continue(recipe, run)
+        def check(manifest: Manifest) -> None:
+            if not restart:
+                check_same_text(recipe, run, manifest)
+
+        corpus = prepare(recipe, console, check=check)
+        check(corpus.manifest)
         return corpus.manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)

@@ -1,6 +1,7 @@
 """Whether a run may continue with a recipe, and how it continues: from its newest checkpoint that is not damaged."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from nmt.config import Recipe, load_recipe
@@ -48,15 +49,20 @@ def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
             f"Free to change in a run: {', '.join(_FREE_TO_CHANGE)}",
         ]
         raise ConfigError("\n".join(lines))
+    with suppress(DataError):  # checked again when the corpus is prepared
+        check_same_text(recipe, run, Manifest.read(recipe.prepared_directory))
+
+
+def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> None:
+    """Raise ConfigError if the run was trained on another text than that of a prepared corpus."""
     try:
-        manifest = Manifest.read(recipe.prepared_directory)
-        trained_on = read_progress(run.saved()[-1]).corpus
-    except (DataError, DamagedError):
-        return  # checked again when the corpus is prepared and the newest whole checkpoint is found
+        trained_on = read_progress(run.saved()[-1]).corpus if run.saved() else ""
+    except DamagedError:
+        return  # the newest whole checkpoint is searched later
     if trained_on not in ("", manifest.training_fingerprint(recipe.data)):
         raise ConfigError(
             f"{run.path}: the texts or their preparation have changed since this run was started; undo the "
-            "change and run nmt prepare, set 'run' to another folder, or start over with --restart"
+            "change, set 'run' to another folder, or start over with --restart"
         )
 
 

@@ -79,16 +79,19 @@ def test_restart_equals_a_new_run(uninterrupted: Path, texts: Path, tmp_path: Pa
     assert_same_run(uninterrupted, run)
 
 
-def test_changed_text_is_refused(tmp_path: Path) -> None:
+def test_changed_text_is_refused_and_the_corpus_of_the_run_stays(tmp_path: Path) -> None:
     write_reversal_task(tmp_path, 100, 4)
-    prepare(recipe_in(tmp_path, f"run={tmp_path}/run"), QUIET)
     train_run(tmp_path, tmp_path / "run", "train.stop.steps=2")
+    text, refused = (tmp_path / "train.tsv").read_bytes(), "have changed since this run was started.*--restart"
+    write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
+    with pytest.raises(ConfigError, match=refused):
+        train_run(tmp_path, tmp_path / "run", "train.stop.steps=4")
+    (tmp_path / "train.tsv").write_bytes(text)  # prepared again, since its time has changed: the same corpus
+    assert train_run(tmp_path, tmp_path / "run", "train.stop.steps=4").step == 4
     write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
     prepare(recipe_in(tmp_path, f"run={tmp_path}/run"), QUIET)
-    with pytest.raises(
-        ConfigError, match=r"the texts or their preparation have changed since this run was started.*--restart"
-    ):
-        train_run(tmp_path, tmp_path / "run", "train.stop.steps=4")
+    with pytest.raises(ConfigError, match=refused):
+        train_run(tmp_path, tmp_path / "run", "train.stop.steps=5")
     train(recipe_in(tmp_path, f"run={tmp_path}/run", "train.stop.steps=1"), QUIET, restart=True)
 
 

@@ -4,18 +4,18 @@ The evidence is a sample of its pairs; counts over all pairs are those of the ru
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from nmt.config import LanguagePair
+from nmt.config import Filters, LanguagePair
 from nmt.system.console import counted
 from nmt.text.corpus import SentencePair, evenly_spread
 from nmt.text.han_variants import other_variant, simplified_only, traditional_only, variant_of
 from nmt.text.languages import script_of
 from nmt.text.normalize import join_unspaced, normalize
-from nmt.text.preparing.rules import RULES, damage
+from nmt.text.preparing.rules import RULES, damage, wrong_language
 from nmt.text.readers.two_files import first_unrelated
 
 Severity = Literal["note", "warning"]
@@ -28,6 +28,7 @@ _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
 _NO_CAPITALS, _MANY, _VARIANT, _ANY = 0.99, 0.2, 0.02, 0.0
 """Shares of the lines beyond which a property is one of the corpus."""
+_JUDGED, _WRONG = 1_000, 0.005  # lines whose language is judged, and the share of them that is many
 _LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
 
 _Property = tuple[Callable[[str], object], float, str, Severity]
@@ -51,11 +52,11 @@ def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
 
 
 def findings(
-    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], converted: bool = False
+    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], filters: Filters | None = None
 ) -> list[Finding]:
     """Return all findings about a corpus, of which `corpus` is the name in the audit, from a sample of its pairs.
 
-    If its Chinese is `converted` later, lines in the other variant are no finding.
+    `filters` are those that are applied to the corpus later: what they remove or convert is no finding.
     """
     sample = [pair for pair in sample_of(pairs) if pair.source.strip() and pair.target.strip()]
     sides = {"source": [pair.source for pair in sample], "target": [pair.target for pair in sample]}
@@ -66,6 +67,9 @@ def findings(
         found.append(Finding(corpus, text))
     for name, lines in sides.items():
         code: str = getattr(languages, name)
+        if filters is not None and not filters.language and "language" not in filters.keep:
+            found += _lines_in_other_languages(corpus, f"{name} ({code})", code, sample, lines)
+        converted = filters is not None and filters.han_variants == "convert"
         for shows, least, text, severity in _properties(code, converted) if lines else ():
             if least > _ANY and len(lines) < _LEAST_LINES:
                 continue
@@ -79,6 +83,18 @@ def findings(
                 )
                 found.append(Finding(corpus, f"the {name} ({code}) {text.format(share)}", tuple(examples), severity))
     return found
+
+
+def _lines_in_other_languages(
+    corpus: str, side: str, code: str, sample: Sequence[SentencePair], lines: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield a finding if many of some thousand lines, evenly spread, are in another language."""
+    judged = range(0, len(lines), -(-len(lines) // _JUDGED) or 1)
+    wrong = [number for number in judged if wrong_language(normalize(lines[number]), code)]
+    if len(wrong) > max(_WRONG * len(judged), _EXAMPLES):
+        text = f"the {side} is in another language in {len(wrong) / len(judged):.1%} of the lines: "
+        examples = tuple(f"line {sample[number].line}: {lines[number]}" for number in wrong[:_EXAMPLES])
+        yield Finding(corpus, f"{text}data.filters.language: true removes such pairs", examples)
 
 
 def _properties(code: str, converted: bool) -> Iterator[_Property]:

@@ -248,8 +248,8 @@ def filtered_texts(
         for key, corpus in {**train, **valid, **data.test_texts}.items():
             languages = recipe.languages_of(corpus)
             pairs = sample.get(key) or read_pairs(corpus, languages)
-            converted = key in train and data.filters.han_variants == "convert"
-            audit.findings += findings(corpus_name(key, corpus), languages, pairs, converted)
+            filters = data.filters if key in train else None
+            audit.findings += findings(corpus_name(key, corpus), languages, pairs, filters)
     if "length" not in data.filters.keep and any(rules.lengths is None for rules in learned.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
     texts = [Text("train", train, work / "train.tsv", rejected)]

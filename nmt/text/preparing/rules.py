@@ -92,17 +92,14 @@ class Side:
                 return f"{foreign} letters of other scripts, {own} {self.script} ones"
         return None
 
-    def wrong_language(self, text: str) -> str | None:
-        """Return the language that a normalized line is in, with its probability, if it is certainly another one."""
-        if (
-            len(text) < _LEAST_LETTERS
-            or self.script in ("Han", "Japanese")
-            or sum(map(str.isalpha, text)) < _LEAST_LETTERS
-        ):
-            return None
-        found, confidence = identify(text)
-        certain = confidence >= _LEAST_CONFIDENCE and not confusable(found, self.code)
-        return f"language {found}, probability {confidence:.2f}" if certain else None
+
+def wrong_language(text: str, code: str) -> str | None:
+    """Return the language that a line is in, with its probability, if it is certainly not the language `code`."""
+    if sum(map(str.isalpha, text)) < _LEAST_LETTERS or script_of(code) in ("Han", "Japanese"):
+        return None
+    found, confidence = identify(text)
+    certain = confidence >= _LEAST_CONFIDENCE and not confusable(found, code)
+    return f"language {found}, probability {confidence:.2f}" if certain else None
 
 
 def _in_variant(normalize: Callable[[str], str], language: str, variant: Variant, text: str) -> str:
@@ -218,7 +215,7 @@ def _leak(rules: Rules, source: str, target: str) -> str | None:
 
 
 def _language(rules: Rules, source: str, target: str) -> str | None:
-    return rules.source.wrong_language(source) or rules.target.wrong_language(target)
+    return wrong_language(source, rules.source.code) or wrong_language(target, rules.target.code)
 
 
 _CHECKS: dict[str, Callable[[Rules, str, str], str | None]] = {

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nmt.config import LanguagePair
+from nmt.config import Filters, LanguagePair
 from nmt.text.corpus import SentencePair
 from nmt.text.preparing.findings import Finding, findings, rule_findings
 
@@ -29,12 +29,28 @@ def found(sources: list[str], targets: list[str], target: str = "it") -> list[Fi
         SentencePair(" ".join(sources[i] for i in line), " ".join(targets[i] for i in line), "train.tsv", number)
         for number, line in enumerate(lines, start=1)
     ]
-    return findings("train.tsv", LanguagePair("en", target), pairs)
+    return findings("train.tsv", LanguagePair("en", target), pairs, Filters())
 
 
 @pytest.mark.parametrize(("target", "lines"), [("it", ITALIAN), ("zh", CHINESE), ("zh-Hant", TRADITIONAL)])
 def test_clean_text_has_no_finding(target: str, lines: list[str]) -> None:
     assert found(ENGLISH, lines, target) == []
+
+
+def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> None:
+    french = ["Je ne sais pas pourquoi il est parti si tôt.", "Nous avons mangé du pain et du fromage ce matin."]
+    pairs = [
+        SentencePair(ENGLISH[number % 5], french[number % 2] if number % 50 == 7 else ITALIAN[number % 5], "x", number)
+        for number in range(1, 501)
+    ]
+    languages = LanguagePair("en", "it")
+    (finding,) = findings("train.tsv", languages, pairs, Filters())
+    assert finding.text == (
+        "the target (it) is in another language in 2.0% of the lines: data.filters.language: true removes such pairs"
+    )
+    assert finding.examples[0] == f"line 7: {french[1]}"
+    assert findings("train.tsv", languages, pairs, Filters(language=True)) == []
+    assert findings("train.tsv", languages, pairs, Filters(keep=("language",))) == []
 
 
 def test_small_letters_are_found() -> None:
