@@ -18,7 +18,7 @@ from nmt.text.proposing.direction import checked_direction, known_direction, wit
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import Setting, propose, recipe_text
-from nmt.text.readers.opening import STANDARD_INPUT
+from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 
 _LEAST_PAIRS = 100
 _PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
@@ -40,6 +40,9 @@ def init(request: InitRequest, console: Console) -> None:
     _check_are_new(request)
     files = {"train": request.text, "valid": request.valid, "test": request.test}
     corpora = {part: _corpora(paths) for part, paths in files.items() if paths}
+    for part in ("valid", "test"):
+        if len(corpora.get(part, ())) > 1:
+            raise ConfigError(f"--{part}: found {len(corpora[part])} texts, expected one; join them in one file")
     known = known_direction(request.languages, corpora["train"][0])
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = {part: [with_text_columns(each, languages) for each in every] for part, every in corpora.items()}
@@ -94,9 +97,14 @@ def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
     """Return a text as two files with corresponding lines, or as files with both languages."""
     if STANDARD_INPUT in files:
         raise ConfigError("-: expected files that the recipe can name, found standard input; save it to a file")
-    if len(files) == 2 and any(format_of(file) == "tsv" for file in files):
+    if len(files) == 2 and any(format_of(file) == "tsv" for file in files) and not all(map(_has_both, files)):
         return [CorpusFile(source=files[0], target=files[1])]
     return [CorpusFile(file=file) for file in files]
+
+
+def _has_both(file: Path) -> bool:
+    """Whether a file has both languages: an archive, or one whose first line has a tab."""
+    return bool(text_members(file)) or format_of(file) != "tsv" or "\t" in next(read_lines(file), "")
 
 
 def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Iterator[SentencePair]:

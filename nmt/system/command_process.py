@@ -3,6 +3,7 @@
 Imports of rich and torch are inside the functions: help needs neither.
 """
 
+import errno
 import gc
 import io
 import os
@@ -58,6 +59,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return USER_ERROR, str(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
+        if error.errno == errno.ENOSPC and not error.filename:
+            reason += "; free some space, or set TMPDIR to a folder on another disk, for temporary files"
         return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
     if _is_oom(error):
         return USER_ERROR, f"out of memory; close other programs, or use a smaller model, batch or beam ({error})"

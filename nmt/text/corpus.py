@@ -7,7 +7,8 @@ from pathlib import Path
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import DataError
-from nmt.text.languages import is_language, primary_code
+from nmt.text.han_variants import nearest_code
+from nmt.text.languages import is_language
 from nmt.text.readers import Row
 from nmt.text.readers.json_lines import first_keys, read_json_lines
 from nmt.text.readers.opening import COMPRESSED, split_member, text_members
@@ -119,11 +120,12 @@ def parts_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Path]:
     if corpus.file is None:
         return list(corpus.files.values())
     members = text_members(corpus.file)
-    by_code = {primary_code(Path(member).suffix[1:]): member for member in members}
-    sides = [] if languages is None else [primary_code(languages.source), primary_code(languages.target)]
-    if sides and all(side in by_code for side in sides):
-        members = [by_code[side] for side in sides]
-    elif len(members) > (1 if sides else 2):
+    by_code = {Path(member).suffix[1:]: member for member in members}
+    wanted = () if languages is None else (languages.source, languages.target)
+    sides = [by_code[code] for side in wanted if (code := nearest_code(side, tuple(by_code))) is not None]
+    if len(set(sides)) == 2:
+        members = sides
+    elif len(members) > (1 if wanted else 2):
         raise DataError(
             f"{corpus.file}: found {len(members)} texts ({', '.join(members[:10])}); name one as `file: "
             f"{corpus.file}/NAME`, or two as source and target"

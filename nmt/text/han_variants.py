@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any, Literal
 
 from nmt.errors import ConfigError
+from nmt.text.languages import primary_code
 
 Variant = Literal["Simplified", "Traditional"]
 
@@ -55,6 +56,21 @@ def variant_of(language: str, lines: Iterable[str]) -> Variant | None:
 def is_traditional(language: str) -> bool:
     """Whether a language code states Traditional Chinese, as zh-Hant and zh_TW do."""
     return variant_of(language, ()) == "Traditional"
+
+
+@cache
+def nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
+    """Return the code of the requested language: if possible the same, else of the same variant of Chinese.
+
+    >>> nearest_code("zh_TW", ("en", "zh-Hans", "zh-Hant"))
+    'zh-Hant'
+    """
+
+    def distance(code: str) -> tuple[bool, bool]:
+        is_other = code.lower().replace("_", "-") != requested.lower().replace("_", "-")
+        return is_other, is_traditional(code) != is_traditional(requested)
+
+    return min((code for code in written if primary_code(code) == primary_code(requested)), key=distance, default=None)
 
 
 def convert(text: str, language: str, variant: Variant) -> str:

@@ -145,6 +145,8 @@ def write_forms(folder: Path) -> None:
     (folder / "a.jsonl").write_text("".join(json.dumps({"translation": {"en": s, "it": t}}) + "\n" for s, t in pairs))
     exported = (f"{n}\teng\t{source}\t{n + 900}\tita\t{target}\tCK\n" for n, (source, target) in enumerate(pairs))
     (folder / "links.tsv").write_text("".join(exported))
+    for name, part in (("one.tsv", pairs[:200]), ("two.tsv", pairs[200:]), ("ita-eng.tsv", pairs)):
+        write_lines(folder / name, *map("\t".join, part))
     with zipfile.ZipFile(folder / "en-it.txt.zip", "w") as archive:
         archive.writestr("README", "x")
         for code in ("en", "it"):
@@ -157,6 +159,8 @@ def write_forms(folder: Path) -> None:
         ["part1.tmx", "part2.tmx"],
         ["a.csv", "--languages", "en-it"],
         ["links.tsv"],
+        ["one.tsv", "two.tsv"],
+        ["ita-eng.tsv"],
         ["a.jsonl"],
         ["en-it.txt.zip"],
     ],
@@ -233,6 +237,7 @@ def test_unsuitable_text_is_refused(
         (["text.en", "text.it", "--languages", "english"], "expected two language codes such as en-it"),
         (["text.en", "text.it", "--test", "-"], "found standard input; save it to a file"),
         (["text.en", "text.it", "-o", "text.en"], "ends in .yaml"),
+        (["text.en", "text.it", "--valid", "a.tmx", "--valid", "b.tmx"], "--valid: found 2 texts, expected one"),
         (["text.en", "text.it", "--valid", "text.en", "--valid", "text.it"], "too few different sentences"),
     ],
     ids=str,

@@ -120,6 +120,8 @@ def checked_direction(
     wrong = wrong_sides(pairs, known, files)
     if wrong is None:
         return known, None
+    if wrong.swapped and len(files) == 1 and known.origin == "the file names":  # ita-eng.zip may begin with English
+        return Direction(known.target, known.source, "the text"), None
     stated = f"{known.source}-{known.target}"
     advice = f"Give the right files, or state the languages, which are then used: {OPTION} {stated}"
     if wrong.swapped:

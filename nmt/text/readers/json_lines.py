@@ -1,17 +1,21 @@
 """Pairs in JSON lines: one object per line, with the texts under two keys, as Hugging Face datasets have them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.languages import is_language, primary_code
+from nmt.text.han_variants import nearest_code
+from nmt.text.languages import is_language
 from nmt.text.readers import Row, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
 Keys = tuple[str, str]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character, which JSON can hold alone and UTF-8 cannot."""
 
 
 def read_json_lines(path: Path, keys: Keys | None, languages: LanguagePair | None) -> Iterator[Row]:
@@ -59,10 +63,13 @@ def _codes(found: dict[str, Any]) -> list[str]:
 
 def _language_keys(found: dict[str, Any], languages: LanguagePair | None) -> Keys:
     keys = _codes(found)
-    if languages is not None:
-        by_code = {primary_code(key.rpartition(".")[2]): key for key in reversed(keys)}
-        sides = map(primary_code, (languages.source, languages.target))
-        keys = [by_code[side] for side in sides if side in by_code]
+    if {"source", "target"} <= found.keys():
+        keys = ["source", "target"]
+    elif languages is not None:
+        by_code = {key.rpartition(".")[2]: key for key in reversed(keys)}
+        source = nearest_code(languages.source, tuple(by_code))
+        target = nearest_code(languages.target, tuple(code for code in by_code if code != source))
+        keys = [by_code[code] for code in (source, target) if code is not None]
     if len(keys) < 2:
         raise ValueError(
             "no keys of both languages; name them with `columns`, as in [translation.en, translation.it]; found the "
@@ -80,4 +87,4 @@ def _text(found: dict[str, Any], key: str) -> str:
         value = value[name]
     if not isinstance(value or "", str):
         raise ValueError(f"{key}: expected text, found {shortened(repr(value))}")
-    return value or ""
+    return _SURROGATE.sub("\ufffd", value or "")

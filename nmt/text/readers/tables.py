@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.languages import primary_code
+from nmt.text.han_variants import nearest_code
 from nmt.text.readers import Row, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
@@ -53,6 +53,8 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
     begin, delimiter = 1, max(",;\t", key=lambda delimiter: _regular_lines(sample, delimiter))
     if sample and sample[0].strip('"\n').startswith("sep="):  # of Excel
         begin, delimiter = 2, sample.pop(0).strip('"\n').removeprefix("sep=")
+        if len(delimiter) != 1:
+            raise DataError(f"{path}:1: found {f'sep={delimiter}'!r}, expected one character after sep=")
     records = csv.reader(chain(sample, lines), delimiter=delimiter, strict=True)
     offset = begin
     try:
@@ -79,7 +81,8 @@ def _named(
 ) -> tuple[int, int] | None:
     """Return the positions of the columns if the first line names them; None if it is a pair.
 
-    Without `columns`, it names them with the codes of the languages or with `source` and `target`.
+    Without `columns`, or if these are its positions, it names them with the codes of the languages or with `source` and
+    `target`.
     """
     names = [cell.strip() for cell in cells]
     if isinstance(columns[0], str):
@@ -90,10 +93,13 @@ def _named(
                     f"`columns`; the first line has {', '.join(map(repr, map(shortened, names[:20])))}"
                 )
         return names.index(columns[0]), names.index(str(columns[1]))
-    codes, sides = [primary_code(name) for name in names], [("source", "target")]
+    sides: list[tuple[str | None, str | None]] = [("source", "target")]
     if languages is not None:
-        sides.append((primary_code(languages.source), primary_code(languages.target)))
-    for source, target in sides if columns == (1, 2) else ():
-        if source != target and codes.count(source) == codes.count(target) == 1:
-            return codes.index(source), codes.index(target)
+        source = nearest_code(languages.source, tuple(names))
+        sides.append((source, nearest_code(languages.target, tuple(name for name in names if name != source))))
+    for source, target in sides:
+        if source is not None and target is not None and names.count(source) == names.count(target) == 1:
+            found = names.index(source), names.index(target)
+            if columns in ((1, 2), (found[0] + 1, found[1] + 1)):
+                return found
     return None

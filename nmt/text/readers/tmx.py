@@ -5,7 +5,6 @@ Text is read without its inline tags: what stands for a code (`ph`, `bpt`, …) 
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from lxml import etree
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.han_variants import is_traditional
+from nmt.text.han_variants import nearest_code
 from nmt.text.languages import primary_code
 from nmt.text.readers import Row, one_line
 from nmt.text.readers.opening import open_content
@@ -35,8 +34,8 @@ def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
         raise DataError(f"{path}: the languages of its pairs are not known; state them")
     paired, found = False, set[str]()
     for line, unit in _units(path):
-        source = _nearest(languages.source, tuple(unit))
-        target = _nearest(languages.target, tuple(code for code in unit if code != source))
+        source = nearest_code(languages.source, tuple(unit))
+        target = nearest_code(languages.target, tuple(code for code in unit if code != source))
         found |= unit.keys()
         if source is not None and target is not None:
             paired = True
@@ -84,14 +83,3 @@ def _text(element: Any) -> str:
         name = etree.QName(child).localname if isinstance(child.tag, str) else "ph"  # or a comment
         parts += [_CODES[name] if name in _CODES else _text(child), child.tail or ""]
     return "".join(parts)
-
-
-@cache
-def _nearest(requested: str, written: tuple[str, ...]) -> str | None:
-    """Return the code of the requested language: if possible the same, else of the same variant of Chinese."""
-
-    def distance(code: str) -> tuple[bool, bool]:
-        is_other = code.lower().replace("_", "-") != requested.lower().replace("_", "-")
-        return is_other, is_traditional(code) != is_traditional(requested)
-
-    return min((code for code in written if primary_code(code) == primary_code(requested)), key=distance, default=None)

@@ -25,6 +25,8 @@ def rows(folder: Path, content: str, keys: Keys | None = None) -> list[Row]:
         ({"id": 7, "translation": {"it": "uno", "en": "one"}}, None),
         ({"x": {"eng_Latn": "one", "ita_Latn": "uno"}}, None),
         ({"id": "7", "en-US": "one", "it": "uno"}, None),
+        ({"en-US": "x", "en": "one", "it": "uno"}, None),
+        ({"source": "one", "target": "uno"}, None),
         ({"a": {"b": {"c": "one"}}, "d": "uno"}, ("a.b.c", "d")),
         ({"a.b": "one", "a": {"b": "x"}, "d": "uno"}, ("a.b", "d")),
     ],
@@ -37,6 +39,7 @@ def test_keys_are_found(tmp_path: Path, found: object, keys: Keys | None) -> Non
 def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
     content = '{"en": "one\\ntwo \\r\\n three", "it": null}\n{"en": "\\u00e8", "it": "a\\u2028b"}\n'
     assert rows(tmp_path, content) == [(1, "one two three", ""), (2, "è", "a b")]
+    assert rows(tmp_path, '{"en": "a\\ud83d", "it": "b"}\n') == [(1, "a\ufffd", "b")]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,13 @@ def test_first_line_names_columns(tmp_path: Path, head: str, columns: Columns) -
     assert rows(tmp_path, content.replace(",", "\t"), columns, is_csv=False) == [(2, "one", "uno")]
 
 
+def test_names_of_the_stated_positions_are_no_pair_and_codes_are_the_nearest(tmp_path: Path) -> None:
+    assert rows(tmp_path, "en,id,it\none,1,uno\n", (1, 3)) == [(2, "one", "uno")]
+    (tmp_path / "b.tsv").write_text("en\tzh-Hans\tzh-Hant\nsnow\t雪下\t雪來\n", encoding="utf-8")
+    found = read_table(tmp_path / "b.tsv", False, (1, 2), LanguagePair(source="en", target="zh_TW"))
+    assert list(found) == [(2, "snow", "雪來")]
+
+
 def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
     assert rows(tmp_path, "one,uno\ntwo,due\n") == [(1, "one", "uno"), (2, "two", "due")]
     assert rows(tmp_path, "en,it\nuno,one\n", (2, 1)) == [(1, "it", "en"), (2, "one", "uno")]
@@ -59,6 +66,7 @@ def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
         ('a,"b\nc"\n"a"b,c\n', (1, 2), "a.csv:3: "),
         ('a,b\n"a' + ",b\n" * 100_000, (1, 2), "a.csv:2: field larger than field limit"),
         ('a,b\n"a,b\n', (1, 2), "a.csv:2: unexpected end of data; a cell with a quote, a line break or a ','"),
+        ("sep=;;\none;uno\n", (1, 2), "a.csv:1: found 'sep=;;', expected one character after sep="),
         ("one,uno\ntwo\rtre,due\n", (1, 2), "a.csv:2: new-line character"),
     ],
 )
