@@ -28,7 +28,7 @@ from nmt.config import CorpusFile, Filters, MaxLength, Recipe, RuleName
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.files import digest_of
-from nmt.system.workers import WorkerPool, available_cores, can_fork, reuse_freed_ram
+from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.corpus import SentencePair, pairs_of, read_pairs, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
 from nmt.text.prepared import SideWriter, TokenStore, write_valid_texts
@@ -219,7 +219,7 @@ def in_processes(recipe: Recipe) -> Mapped:
 
 def _mapped(processes: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
     advice = "set runtime.threads to a smaller number"
-    with closing(WorkerPool(function, processes, advice, on_start=reuse_freed_ram)) as pool:
+    with closing(WorkerPool(function, processes, advice)) as pool:
         yield from pool.map(_call, items)
 
 

@@ -18,7 +18,7 @@ from nmt.text.languages import is_language
 from nmt.text.tokenizer import COVERAGE, Tokenizer, Tokenizers, VocabularySizeError
 
 SAMPLED_CHARACTERS = 30_000_000
-"""More text changes the pieces little. SentencePiece needs 24 bytes of RAM for each character."""
+"""More text changes the pieces little. SentencePiece needs about 40 bytes of RAM for each character."""
 _PIECES_PER_ROOT = 1.8  # pieces of several characters, for the square root of the characters of the text
 _SYMBOLS = 4  # <pad>, <unk>, <s>, </s>
 _ALPHABET_CHARACTERS = 10_000_000  # characters of a text that is no sample among which different ones are counted

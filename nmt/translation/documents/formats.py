@@ -22,6 +22,8 @@ _ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | 
     ".xlf": "xliff",
     ".sdlxliff": "xliff",
     ".mxliff": "xliff",
+    ".mqxliff": "xliff",
+    ".ndjson": "jsonl",
 }
 _DECLARED = {
     "po": re.compile(rb"charset=(?!CHARSET)([\w.:-]+)"),  # a template has CHARSET
@@ -30,7 +32,7 @@ _DECLARED = {
 """How formats declare their encoding."""
 _STRUCTURED = re.compile(
     r"\.(x?html?|xml|tmx|docx|od[tsp]|xlsx|pptx|pdf|rtf|epub|idml|md|rst|tex|properties|strings(dict)?|resx|ts|ya?ml|toml"
-    r"|ini|ftl|ass|ssa|sbv|ttml)"
+    r"|ini|ftl|ass|ssa|sbv|ttml|txlf|json[c5]|ipynb|svg|php|js|tsx|markdown|sub|smi)"
 )
 """Endings of formats that are not translated: as lines of text, their keys and markup would be."""
 

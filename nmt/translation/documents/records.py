@@ -29,7 +29,7 @@ def read_table(content: Content, format_: str, column: str | None, into: str | N
     """
     stated = _STATED.match(content.text) if format_ == "csv" else None
     body = content.text[stated.end() :] if stated else content.text
-    first = re.sub('"[^"]*"', "", re.split(r"[\r\n]", body.lstrip("\r\n"), maxsplit=1)[0])
+    first = re.split(r"[\r\n]", re.sub('"[^"]*"', "", body.lstrip("\r\n")), maxsplit=1)[0]
     separator = stated[1] if stated else max(_SEPARATORS, key=first.count) if format_ == "csv" else "\t"
     form: dict[str, Any] = {"delimiter": separator, "strict": True, "lineterminator": content.line_end}
     if format_ == "tsv":
@@ -116,7 +116,8 @@ def read_json_lines(content: Content, column: str | None, into: str | None = Non
         if not isinstance(value, dict) or not isinstance(value.get(column), str):
             found = f"an object with the keys {', '.join(value)}" if isinstance(value, dict) else "no object"
             raise content.error(line.start, f"found {found[:200]}, expected an object with a string for {column!r}")
-        target = value.get(into, "") if into else ""
+        target = value.get(into) if into else None
+        target = "" if target is None else target
         if not isinstance(target, str):
             raise content.error(line.start, f"--into {into}: found {target!r:.60}, expected a string or no such key")
 

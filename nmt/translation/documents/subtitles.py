@@ -40,7 +40,7 @@ def read_subtitles(content: Content, format_: str) -> Document:
     if not is_srt and not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", content.text):
         raise content.error(0, "not WebVTT: the first line must begin with WEBVTT; for SubRip, give --format srt")
     for line, following in zip(lines, [*lines[1:], Line("", 0)], strict=False):
-        if "-->" in line.text:
+        if "-->" in line.text or (is_srt and re.match(_SRT_MOMENT, line.text.strip())):
             if not times.fullmatch(line.text):
                 raise content.error(line.start, f"found {line.text[:60]!r}, expected times such as {example}")
             in_cue = True

@@ -44,7 +44,7 @@ def read_xliff(content: Content, *languages: str) -> Document:
     for element in tree.iter(etree.Element):
         for names in _LANGUAGES:
             for name, language in zip(names, languages, strict=True) if names[0] in element.attrib else ():
-                stated = element.get(name, language)
+                stated = element.get(name) or language
                 if primary_code(stated) != primary_code(language):
                     message = f'{name}="{stated}", but the model translates {" to ".join(languages)}'
                     raise DataError(f"{content.name}:{element.sourceline}: {message}")
@@ -54,7 +54,8 @@ def read_xliff(content: Content, *languages: str) -> Document:
 
     def encoded() -> bytes:
         declaration = _DECLARATION.match(content.text)
-        text = f"{declaration[0] if declaration else ''}{etree.tostring(tree, encoding='unicode')}\n"
+        start = "" if declaration is None else declaration[0].replace(content.line_end, "\n")
+        text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
         return content.encode(text.replace("\n", content.line_end))
 
     return Document(content.name, slots, encoded, "all units have a translation already, which is kept")
@@ -66,12 +67,16 @@ def _slots(name: str, unit: etree._Element) -> list[Slot]:
     if source is None:
         raise DataError(f"{name}:{unit.sourceline}: <{_name(unit)}> has no source")
     states = [one.get("state") for one in (unit, target) if one is not None]
-    filled = target is not None and (len(target) or (target.text or "").strip())
-    if (filled and not _UNTRANSLATED.intersection(states)) or unit.get("approved") == "yes":
+    keeps_filled, segmented, slots = not _UNTRANSLATED.intersection(states), unit.find("{*}seg-source"), list[Slot]()
+    source = source if segmented is None else segmented
+    segments, translated = _segments(source), [] if target is None else _segments(target)
+    if unit.get("approved") == "yes" or (
+        keeps_filled and len(segments) != len(translated) and any(map(_is_filled, translated))
+    ):
         return []
-    segmented = unit.find("{*}seg-source")
-    source, slots = source if segmented is None else segmented, []
-    for index, one in enumerate(_segments(source)):
+    for index, one in enumerate(segments):
+        if keeps_filled and len(segments) == len(translated) and _is_filled(translated[index]):
+            continue
         codes: dict[str, str] = {}
         text = _text(etree.fromstring(etree.tostring(one, with_tail=False), _PLAIN), codes)
         if _inherited(one, _SPACE) != "preserve":
@@ -79,6 +84,11 @@ def _slots(name: str, unit: etree._Element) -> list[Slot]:
         place = f"unit {_inherited(unit, 'id') or '?'} (line {unit.sourceline:,})"
         slots.append(Slot(text, place, partial(_write, unit, source, index, codes)))
     return slots if any(slot.text.strip() for slot in slots) else []
+
+
+def _is_filled(target: etree._Element) -> bool:
+    """Whether a target, or a segment of it, has text or an inline code."""
+    return bool("".join(target.itertext()).strip()) or any(_name(one) != "mrk" for one in target.iterdescendants())
 
 
 def _segments(element: etree._Element) -> list[etree._Element]:
@@ -115,7 +125,7 @@ def _write(unit: etree._Element, source: etree._Element, index: int, codes: dict
         before = source.getprevious()
         target.tail, source.tail = source.tail, unit.text if before is None else before.tail
         unit.insert(unit.index(source) + 1, target)
-    if index == 0 or len(_segments(target)) != len(_segments(source)):
+    if len(_segments(target)) != len(_segments(source)):
         target[:], target.text = deepcopy(source)[:], source.text
     parts = re.split(r"(</?code-\d+/?>)", translation)
     xml = "".join(codes.get(part) or escape(part, quote=False) for part in parts)

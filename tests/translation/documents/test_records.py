@@ -49,6 +49,7 @@ def test_other_cells_keep_their_values(
         ("sep=;\r\na;b\r\nx,y,z;Hi\r\n", "csv", "b", "c", "sep=;\r\na;b;c\r\nx,y,z;Hi;HI\r\n"),
         ('x\t"Hi"\r\n\r\ny\tHo\r\n', "tsv", "2", None, 'x\t"HI"\r\n\r\ny\tHO\r\n'),
         ("a\n" + "b" * 200_000 + "\n", "csv", "a", None, "a\n" + "B" * 200_000 + "\n"),
+        ('"Text\n(en)";it\nHello;x\n', "csv", "it", None, '"Text\n(en)";it\nHello;X\n'),
         ("", "csv", "a", None, ""),
     ],
 )  # fmt: skip

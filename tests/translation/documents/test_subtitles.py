@@ -85,6 +85,8 @@ def test_only_the_texts_of_cues_and_speakers_differ(
         ("a.vtt", "", "a.vtt:1: not WebVTT"),
         ("a.vtt", "WEBVTTX\n", "a.vtt:1: not WebVTT"),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02\nHi", "a.vtt:3: found '00:01.000 --> 00:02', expected"),
+        ("a.srt", "00:00:01,000 --> 00:00:02,000\nHi\n\n00:00:03,000 -> 00:00:04,000\nHo\n",
+         "a.srt:4: found '00:00:03,000 -> 00:00:04,000', expected times such as"),
         ("a.vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nHi\nHi --> Ho\n", "a.vtt:5: found 'Hi --> Ho', expected times"),
     ],
 )  # fmt: skip

@@ -139,6 +139,17 @@ def test_a_segment_that_is_left_to_the_user_keeps_its_source() -> None:
     assert target_of(units["1"]) is None
 
 
+def test_empty_segments_of_a_target_are_translated_and_others_stay() -> None:
+    segment = '<mrk mtype="seg" mid="{}">{}</mrk>'.format
+    start, end = OLD.split("   <trans-unit")[0], "  </body>\n </file>\n</xliff>\n"
+    unit = f"<trans-unit id='1'><source>A. B.</source><seg-source>{segment(1, 'A.')} {segment(2, 'B.')}</seg-source>"
+    for first, expected in (("uno", "uno"), ("", "A!")):
+        document = read(f"{start}{unit}<target>{segment(1, first)} {segment(2, '')}</target></trans-unit>{end}")
+        made = etree.fromstring(translated(document, lambda text: text.replace(".", "!")))
+        target = target_of(made.find(".//{*}trans-unit"))  # type: ignore[arg-type]
+        assert target == f"{segment(1, expected)} {segment(2, 'B!')}"
+
+
 def test_tags_that_cross_give_xml() -> None:
     document = read(NEW)
     document.slots[0].write("a <code-0>b <b> <code-2/></b> c <code-3/></code-0>".replace("</b>", "</code-9>"))
