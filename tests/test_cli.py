@@ -188,7 +188,11 @@ def test_debug_prints_the_traceback(
     ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "/runs/x"), "error: /runs/x: Permission denied\n"),
-        (OSError(28, "No space left on device"), "error: No space left on device\n"),
+        (
+            OSError(28, "No space left on device"),  # without a name: of a temporary file
+            "error: No space left on device; free some space, or set TMPDIR to a folder on another disk, for temporary "
+            "files\n",
+        ),
     ],
 )
 def test_operating_system_errors_are_user_errors(
