@@ -129,7 +129,7 @@ class Text:
         keys = np.frombuffer(digests, dtype=np.uint64)
         keeps_duplicates = self.name != "train" or "duplicate" in recipe.data.filters.keep
         self._first = np.ones(len(keys), dtype=np.bool_) if keeps_duplicates else first_of_each(keys)
-        self.check_any_kept()
+        self._check_any_kept()
 
     def without_duplicates(self) -> Iterator[tuple[int, str, str, str]]:
         """Yield corpus, place, source and target of the pairs that repeat none; count and write the others."""
@@ -169,7 +169,7 @@ class Text:
                         self._remove(corpus, Removed("too_long", pair[0], "", pair[1], pair[2]))
                 kept.update(compress(of_corpus, fits))
                 advance(len(block))
-        self.check_any_kept()
+        self._check_any_kept()
         read, corpora = sum(own.read for own in self.audits), tuple(kept[index] for index in range(len(self.corpora)))
         return SplitCounts(read, kept.total(), corpora, writers[0].counts, writers[1].counts)
 
@@ -179,7 +179,7 @@ class Text:
             row = (removed.rule, removed.place, removed.found, removed.source, removed.target)
             self._rejected.write(("\t".join(row) + "\n").encode(errors="replace"))
 
-    def check_any_kept(self) -> None:
+    def _check_any_kept(self) -> None:
         """Raise DataError if no pair is kept."""
         if any(corpus.kept for corpus in self.audits):
             return
@@ -209,12 +209,15 @@ def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield block
 
 
+def _is_shared(recipe: Recipe) -> bool:
+    """Whether other processes take part: for a text that is not small, if this process can be forked."""
+    files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
+    return sum(path.stat().st_size for path in files) >= _SHARED_BYTES and can_fork()
+
+
 def in_processes(recipe: Recipe) -> Mapped:
     """Return a function that shares work among processes on this machine; it is `map` for a small text."""
-    files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
-    if sum(path.stat().st_size for path in files) < _SHARED_BYTES or not can_fork():
-        return map
-    return partial(_mapped, recipe.runtime.threads or available_cores())
+    return partial(_mapped, recipe.runtime.threads or available_cores()) if _is_shared(recipe) else map
 
 
 def _mapped(processes: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -320,10 +323,10 @@ def _make_tokenizers(recipe: Recipe, text: Text, directory: Path, console: Conso
         return Tokenizers.load(directory)
     console.info(f"training a tokenizer on a text of {sum(text.characters):,} characters")
     with console.status("training the tokenizer"):
-        if in_processes(recipe) is map:
-            train(directory)
-        else:  # training keeps RAM until its process ends
+        if _is_shared(recipe):  # training keeps RAM until its process ends
             list(_mapped(1, train, [directory]))
+        else:
+            train(directory)
     return Tokenizers.load(directory)
 
 
