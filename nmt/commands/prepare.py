@@ -43,9 +43,9 @@ def prepare(
 
     If another process is preparing the same directory, waits for its result. The pairs that the rules remove are
     written to the file `rejected`, for which a current corpus is prepared again, as for `force`. `mapped` shares
-    the work, by default among processes on this machine. `check` may refuse a new corpus before it replaces one.
-    Raises DataError naming file and line for text that cannot be read, ConfigError for a tokenizer that cannot be
-    made, or a folder with other files only.
+    the work, by default among processes on this machine. `check` may refuse the corpus, a new one before it
+    replaces another. Raises DataError naming file and line for text that cannot be read, ConfigError for a tokenizer
+    that cannot be made, or a folder with other files only.
     """
     directory, initial = recipe.prepared_directory, recipe.train.init_from
     force = force or rejected is not None
@@ -61,6 +61,7 @@ def prepare(
             if corpus is None:
                 console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected, mapped, check)
+    check(corpus.manifest)
     console.info(f"{directory}: the prepared corpus is current")
     return corpus
 

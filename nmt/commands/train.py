@@ -128,9 +128,7 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
             if not restart:
                 check_same_text(recipe, run, manifest)
 
-        corpus = prepare(recipe, console, check=check)
-        check(corpus.manifest)
-        return corpus.manifest.fingerprint
+        return prepare(recipe, console, check=check).manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)
     corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)

@@ -1,12 +1,11 @@
 """Whether a run may continue with a recipe, and how it continues: from its newest checkpoint that is not damaged."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from nmt.config import Recipe, load_recipe
 from nmt.config.recorded import differences
-from nmt.errors import ConfigError, DamagedError, DataError, ModelError
+from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.model.checkpoint import read_configuration
 from nmt.system import distributed
 from nmt.text.corpus import text_files
@@ -33,7 +32,7 @@ def check_run_directory(recipe: Recipe) -> None:
 
 
 def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
-    """Raise ConfigError unless the run has no checkpoints, or is of this format, recipe and text."""
+    """Raise ConfigError unless the run has no checkpoints, or is of this format and recipe."""
     if not run.saved():
         return
     check_format(run.path)
@@ -49,8 +48,6 @@ def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
             f"Free to change in a run: {', '.join(_FREE_TO_CHANGE)}",
         ]
         raise ConfigError("\n".join(lines))
-    with suppress(DataError):  # checked again when the corpus is prepared
-        check_same_text(recipe, run, Manifest.read(recipe.prepared_directory))
 
 
 def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> None:

@@ -92,6 +92,9 @@ def test_changed_text_is_refused_and_the_corpus_of_the_run_stays(tmp_path: Path)
     prepare(recipe_in(tmp_path, f"run={tmp_path}/run"), QUIET)
     with pytest.raises(ConfigError, match=refused):
         train_run(tmp_path, tmp_path / "run", "train.stop.steps=5")
+    (tmp_path / "train.tsv").write_bytes(text)
+    assert train_run(tmp_path, tmp_path / "run", "train.stop.steps=5").step == 5
+    write_tsv(tmp_path / "train.tsv", reversal_pairs(100, 9))
     train(recipe_in(tmp_path, f"run={tmp_path}/run", "train.stop.steps=1"), QUIET, restart=True)
 
 
