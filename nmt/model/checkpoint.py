@@ -34,7 +34,7 @@ from nmt.system.files import settle, write_output
 from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
 CONFIG_FILE = "config.json"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 WEIGHTS_FILE = "model.safetensors"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.errors import ConfigError, DamagedError
 from nmt.system.files import Marker
 
-RUN = Marker("run.json", "nmt run", 3)
+RUN = Marker("run.json", "nmt run", 4)
 """The file by which a folder is a run."""
 PROGRESS_FILE = "progress.json"
 _LARGEST_EXPONENT = 700  # exp of more is not a float

@@ -254,8 +254,8 @@ def test_configuration_without_format_version_is_refused(saved: Path) -> None:
 
 
 def test_another_format_is_refused_before_other_checks(saved: Path) -> None:
-    (saved / "config.json").write_text('{"format_version": 4, "model": "made of cheese"}')
-    with pytest.raises(ModelError, match=r"config.json: format version 4, expected 3: another version of nmt wrote it"):
+    (saved / "config.json").write_text('{"format_version": 3, "model": "made of cheese"}')
+    with pytest.raises(ModelError, match=r"config.json: format version 3, expected 4: another version of nmt wrote it"):
         load_model(saved, CPU)
 
 
