@@ -14,17 +14,18 @@ H heads, d = D/H.
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.model import native
 from nmt.model.packing import Packing
 
 Precision = Literal["fp32", "bf16", "int8"]
-Product = Callable[[Tensor], Tensor]  # x (..., I) to x W^T + b (..., O) for a constant weight and bias
+Product = native.Product  # for a constant weight and bias
 
 ENCODER_TOKENS = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
 MAX_ATTENTION_LENGTH = 128  # tokens in a sentence; for longer ones torch's own attention is faster
@@ -49,6 +50,7 @@ class Kernels(NamedTuple):
     bf16: bool = False  # whether products of bf16 numbers are native; where they are emulated, fp32 is faster
     packed: bool = False
     int8: bool = False
+    native: bool = False
     plain: bool = True  # whether to use no kernel at all
 
     @classmethod
@@ -68,6 +70,7 @@ class Kernels(NamedTuple):
             bf16=linear and (has["avx512_bf16"] or has["amx_tile"]),
             packed=linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"),
             int8=avx512 and has["vnni"] and all(hasattr(torch.ops.onednn, name) for name in _EIGHT_BIT_OPERATORS),
+            native=avx512 and native.library() is not None,
             plain=False,
         )
 
@@ -93,11 +96,11 @@ class Linear(nn.Linear):
         self.packed = packed_product(self.weight, self.bias, precision)
         return self.packed is not None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (..., I) to (..., O)."""
+    def forward(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
+        """Map (..., I) to (..., O), followed by ReLU if asked for; add a residual (..., O)."""
         if self.packed is not None and not torch.is_grad_enabled():
-            return self.packed(x)
-        return linear(x, self.weight, self.bias)
+            return self.packed(x, residual, relu)
+        return finished(linear(x, self.weight, self.bias), residual, relu)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -113,6 +116,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     mapped: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
     # a view would make it costly to change the result in place, as ReLU does
     return mapped if x.dim() == 2 else mapped.view(*x.shape[:-1], -1)
+
+
+def finished(output: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
+    """Apply to the output of a product, in its place, what follows it."""
+    output = output.relu_() if relu else output
+    return output if residual is None else output + residual
 
 
 def outer_product(left: Tensor, right: Tensor) -> Tensor:
@@ -171,6 +180,8 @@ def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) ->
     """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     on_cpu = weight.device.type == "cpu"
+    if on_cpu and kernels.native and (product := native.product(weight, bias, precision)):
+        return product
     if precision == "int8":
         return _eight_bit_product(weight, bias) if on_cpu and kernels.int8 else None
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -179,7 +190,7 @@ def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) ->
     if precision == "fp32":
         return None
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-    return lambda x: F.linear(x.to(dtype), weight, bias)
+    return lambda x, residual, relu: finished(F.linear(x.to(dtype), weight, bias), residual, relu)
 
 
 def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
@@ -187,9 +198,10 @@ def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> 
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
     bias = None if bias is None else bias.to(dtype)
 
-    def product(x: Tensor) -> Tensor:
+    def product(x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
         rows = _padded(x.to(dtype))
-        return _unpadded(torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], ""), x, outputs)
+        output = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "relu" if relu else "none", [], "")
+        return finished(_unpadded(output, x, outputs), residual, False)
 
     return product
 
@@ -205,7 +217,7 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
     packed = torch.ops.onednn.qlinear_prepack(quantized, [_TYPICAL_ROWS, weight.size(1)])
     zeros = torch.zeros(outputs, dtype=torch.long)
 
-    def product(x: Tensor) -> Tensor:
+    def product(x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
         rows = _padded(x)
         scales = rows.abs().amax(1, keepdim=True).clamp_(min=_TINY).div_(_MAX)
         shifted = (rows * scales.reciprocal()).add_(_ZERO_POINT + 0.5)
@@ -214,7 +226,7 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
             inputs, 1.0, _ZERO_POINT, packed, of_outputs, zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
         scaled = output.mul_(scales) if bias is None else torch.addcmul(bias, output, scales, out=output)
-        return _unpadded(scaled, x, outputs)
+        return finished(_unpadded(scaled, x, outputs), residual, relu)
 
     return product
 
@@ -224,6 +236,8 @@ def padded_rows(rows: int) -> int:
 
     oneDNN compiles a kernel for each number of rows, which takes as long as the product itself, or longer.
     """
+    if kernels.native:
+        return rows
     multiple = 8 if rows <= 64 else 16 if rows <= 512 else 128
     return math.ceil(rows / multiple) * multiple
 
@@ -290,6 +304,17 @@ def fits_packed_attention(queries: Tensor, packings: tuple[Packing, Packing]) ->
         and queries.device.type == "cpu"
         and (queries.dtype == torch.float32 or (kernels.bf16 and queries.dtype == torch.bfloat16))
         and max(length for packing in packings for _, length in packing.shapes) <= MAX_ATTENTION_LENGTH
+    )
+
+
+def fits_native_attention(queries: Tensor, packings: Sequence[Packing] = ()) -> bool:
+    """Whether `native.attend` computes the attention of these queries, and is faster."""
+    return (
+        kernels.native
+        and queries.device.type == "cpu"
+        and queries.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and max((length for packing in packings for _, length in packing.shapes), default=0) <= MAX_ATTENTION_LENGTH
     )
 
 
