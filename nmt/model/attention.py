@@ -45,18 +45,17 @@ class MultiHeadAttention(nn.Module):
 
         The packings are those of both. One length group is computed at a time.
         """
+        to, of = packings
+        groups = zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True)
+        outputs = []
         if self.score is None and not causal and cpu.fits_native_attention(queries, packings):
-            to, of = packings
-            outputs = []
-            for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
+            for query, key_value, mask in groups:
                 rows, length = query.flatten(0, 1), query.size(1)
                 outputs.append(native.attend(rows, self.split_pair(key_value), mask, torch.arange(len(rows)), length))
             return torch.cat(outputs)
         if self.score is None and cpu.fits_packed_attention(queries, packings):
             return cpu.packed_attention(queries, keys_values, packings, self.heads, causal)
-        outputs = []
-        to, of = packings
-        for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
+        for query, key_value, mask in groups:
             outputs.append(self.attend(self.split_heads(query), self.split_pair(key_value), mask, causal))
         return pack(outputs)
 

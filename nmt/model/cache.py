@@ -82,7 +82,7 @@ class DecoderCache:
         _, beam, used = self._visible.shape
         table = self._target[layer][:used]
         by_head = keys_values.view(-1, 2, *table.shape[2::2]).transpose(1, 2)  # (N, H, 2, d)
-        table[used - beam :].index_put_((self.slots % beam, self.slots // beam), by_head)
+        table[used - beam :].index_put_(self._newest, by_head)
         keys, values = table.permute(3, 1, 2, 0, 4)
         return keys, values
 
@@ -103,6 +103,7 @@ class DecoderCache:
         self.slots = self.pad(self._slots).to(device)
         grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, self.slots[: len(rows)], visible)
         self._visible = grid.view(count, beam, -1)
+        self._newest = self.slots % beam, self.slots // beam  # places of the newest tokens in the table
         self._is_full = self._row_count == len(rows) == count * beam  # rows are the whole grid
         if has_finished:
             kept = kept.to(device)

@@ -1,8 +1,8 @@
 """Kernels for CPUs: products by oneDNN in fp32, bf16 and eight bits, and attention to short sentences.
 
-Each is used where it is faster than torch's own. Elsewhere the same functions compute with plain torch, and have the
-same results up to rounding: on other devices, on processors without AVX-512, where a build of torch lacks a private
-operator, and everywhere with NMT_CPU_KERNELS=off in the environment.
+Each is used where it is faster than torch's own; in inference those of `nmt.model.native` come first. Elsewhere the
+same functions compute with plain torch, with the same results up to rounding: on other devices, on processors without
+AVX-512, where a build of torch lacks a private operator, and everywhere with NMT_CPU_KERNELS=off in the environment.
 
 On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
 oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
@@ -14,6 +14,7 @@ H heads, d = D/H.
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -25,11 +26,11 @@ from nmt.model import native
 from nmt.model.packing import Packing
 
 Precision = Literal["fp32", "bf16", "int8"]
-Product = native.Product  # for a constant weight and bias
 
 ENCODER_TOKENS = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
 MAX_ATTENTION_LENGTH = 128  # tokens in a sentence; for longer ones torch's own attention is faster
 
+_LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call costs more than the product
 _TYPICAL_ROWS = 128  # a search computes about so many; oneDNN chooses the layout of packed weights for it
 _TINY = 1e-30  # keeps the scale of a row of zeros from being zero
@@ -50,7 +51,7 @@ class Kernels(NamedTuple):
     bf16: bool = False  # whether products of bf16 numbers are native; where they are emulated, fp32 is faster
     packed: bool = False
     int8: bool = False
-    native: bool = False
+    native: bool = False  # whether to compile and use those of `nmt.model.native`
     plain: bool = True  # whether to use no kernel at all
 
     @classmethod
@@ -70,7 +71,7 @@ class Kernels(NamedTuple):
             bf16=linear and (has["avx512_bf16"] or has["amx_tile"]),
             packed=linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"),
             int8=avx512 and has["vnni"] and all(hasattr(torch.ops.onednn, name) for name in _EIGHT_BIT_OPERATORS),
-            native=avx512 and native.library() is not None,
+            native=avx512 and sys.platform == "linux",
             plain=False,
         )
 
@@ -78,6 +79,11 @@ class Kernels(NamedTuple):
 _INSTRUCTIONS = ("avx512_bf16", "amx_tile", "vnni")
 _EIGHT_BIT_OPERATORS = ("qlinear_prepack", "qlinear_pointwise")
 kernels = Kernels.available()
+
+
+def prefers_bf16(dim: int) -> bool:
+    """Whether a model of this width computes faster in bf16: converting numbers takes a narrow one what it saves."""
+    return kernels.bf16 and dim >= _LEAST_BF16_DIM
 
 
 # products
@@ -89,7 +95,7 @@ class Linear(nn.Linear):
     def __init__(self, inputs: int, outputs: int, bias: bool = True, parts: int = 1) -> None:
         super().__init__(inputs, outputs, bias)
         self.parts = parts
-        self.packed: Product | None = None  # for inference, with weights that do not change any more
+        self.packed: native.Product | None = None  # for inference, with weights that do not change any more
 
     def pack(self, precision: Precision) -> bool:
         """Copy the weights into their fastest layout for inference; return whether there is one."""
@@ -172,7 +178,7 @@ class _Linear(torch.autograd.Function):
 # products with constant weights, laid out once in oneDNN's own format
 
 
-def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) -> Product | None:
+def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) -> native.Product | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if plain torch is as fast.
 
     In bf16 weights, inputs and results are rounded to bf16, sums are fp32. In int8 weights have a scale for each output
@@ -180,8 +186,8 @@ def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) ->
     """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     on_cpu = weight.device.type == "cpu"
-    if on_cpu and kernels.native and (product := native.product(weight, bias, precision)):
-        return product
+    if on_cpu and has_native() and (compiled := native.product(weight, bias, precision)):
+        return compiled
     if precision == "int8":
         return _eight_bit_product(weight, bias) if on_cpu and kernels.int8 else None
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -190,23 +196,27 @@ def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) ->
     if precision == "fp32":
         return None
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-    return lambda x, residual, relu: finished(F.linear(x.to(dtype), weight, bias), residual, relu)
 
-
-def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
-    outputs = weight.size(0)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
-    bias = None if bias is None else bias.to(dtype)
-
-    def product(x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
-        rows = _padded(x.to(dtype))
-        output = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "relu" if relu else "none", [], "")
-        return finished(_unpadded(output, x, outputs), residual, False)
+    def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
+        return finished(F.linear(x.to(dtype), weight, bias), residual, relu)
 
     return product
 
 
-def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
+def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> native.Product:
+    outputs = weight.size(0)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
+    bias = None if bias is None else bias.to(dtype)
+
+    def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
+        rows = _padded(x.to(dtype))
+        output = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "relu" if relu else "none", [], "").float()
+        return finished(_unpadded(output, x, outputs), residual, relu=False)
+
+    return product
+
+
+def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> native.Product:
     """Return a product of eight-bit integers: x ≈ s · a and w ≈ t · b, so x · w ≈ s · t · Σ a b, exact in integers.
 
     The scales s of each row and t of each output map the largest number to 127.
@@ -217,7 +227,7 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
     packed = torch.ops.onednn.qlinear_prepack(quantized, [_TYPICAL_ROWS, weight.size(1)])
     zeros = torch.zeros(outputs, dtype=torch.long)
 
-    def product(x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
+    def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
         rows = _padded(x)
         scales = rows.abs().amax(1, keepdim=True).clamp_(min=_TINY).div_(_MAX)
         shifted = (rows * scales.reciprocal()).add_(_ZERO_POINT + 0.5)
@@ -231,12 +241,17 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
     return product
 
 
+def has_native() -> bool:
+    """Whether the kernels of `nmt.model.native` may be used, and a compiler or an earlier use of it has made them."""
+    return kernels.native and native.library() is not None
+
+
 def padded_rows(rows: int) -> int:
     """Round a number of rows up, by a few percent, to a multiple of 8, 16 or 128.
 
     oneDNN compiles a kernel for each number of rows, which takes as long as the product itself, or longer.
     """
-    if kernels.native:
+    if has_native():  # any number is as fast
         return rows
     multiple = 8 if rows <= 64 else 16 if rows <= 512 else 128
     return math.ceil(rows / multiple) * multiple
@@ -310,7 +325,7 @@ def fits_packed_attention(queries: Tensor, packings: tuple[Packing, Packing]) ->
 def fits_native_attention(queries: Tensor, packings: Sequence[Packing] = ()) -> bool:
     """Whether `native.attend` computes the attention of these queries, and is faster."""
     return (
-        kernels.native
+        has_native()
         and queries.device.type == "cpu"
         and queries.dtype == torch.float32
         and not torch.is_grad_enabled()

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of libmvec
+
 typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
@@ -78,7 +80,7 @@ static void multiply(const Product& p, float* out, const float* x, const float* 
                         if (row + r >= count) continue;
                         Floats y = __builtin_convertvector(sums[r][v], Floats) * scales[row + r];
                         y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
-                        if (relu) y = y > 0 ? y : Floats{};
+                        if (relu) y = y < 0 ? Floats{} : y;
                         if (residual) y += *(Floats*)(residual + at);
                         *(Floats*)(out + at) = y;
                     }
@@ -120,7 +122,7 @@ void attend(const Attention& a, float* out, const float* queries, long stride, l
                 for (long j = 0; j < a.width; j++) sum += queries[head * a.width + j] * keys[visible[i] + j];
                 largest = std::max(largest, weights[i] = sum / std::sqrt((float)a.width));
             }
-            for (long i = 0; i < count; i++) total += weights[i] = std::exp(weights[i] - largest);
+            for (long i = 0; i < count; i++) total += weights[i] = expf(weights[i] - largest);
             std::fill(out, out + a.width, 0);
             for (long i = 0; i < count; i++)
                 for (long j = 0; j < a.width; j++) out[j] += weights[i] / total * values[visible[i] + j];

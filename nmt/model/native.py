@@ -20,14 +20,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_COMMAND = ("-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math", "-shared", "-fPIC")
+# sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
+_COMMAND = ["-shared", "-fPIC", "-O3", "-march=native", "-mprefer-vector-width=512"]
+_COMMAND += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, _LONG, ctypes.c_bool)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
 _MAX, _ZERO_POINT = 127, 128  # largest quantized number; added to quantized inputs, which must not be negative
 
-Product = Callable[[Tensor, Tensor | None, bool], Tensor]
+Product = Callable[..., Tensor]  # (x, residual=None, relu=False)
 
 
 @functools.cache
@@ -42,7 +44,7 @@ def library() -> ctypes.CDLL | None:
         if not compiled.exists():
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder) as beside:
-                command = [str(compiler), *_COMMAND, str(source), "-o", f"{beside}/kernels.so"]
+                command = [str(compiler), str(source), *_COMMAND, "-o", f"{beside}/kernels.so"]
                 subprocess.run(command, check=True, capture_output=True)
                 Path(beside, "kernels.so").replace(compiled)
         return ctypes.CDLL(str(compiled))
@@ -53,12 +55,15 @@ def library() -> ctypes.CDLL | None:
 def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it.
 
-    It maps fp32 x (..., I) to max(0, x W^T + b) or, without `relu`, x W^T + b, plus a residual (..., O) if there is one.
+    It maps fp32 x (..., I) to x W^T + b (..., O), with `relu` to max(0, x W^T + b), plus a residual if there is one.
     """
     loaded, name, (outputs, inputs) = library(), f"multiply_{precision}", weight.shape
     if loaded is None or not hasattr(loaded, name) or outputs % _TILE or inputs % _LANES:
         return None
+    if precision == "bf16" and getattr(torch.cpu, "_is_amx_tile_supported", bool)():
+        return None  # oneDNN has the faster instructions
     multiply, depth = _MULTIPLY.in_dll(loaded, name), _DEPTHS[precision]
+    weight, bias = weight.float(), torch.zeros(outputs) if bias is None else bias.float().contiguous()
     numbers, scales, start = weight, torch.ones(outputs), torch.zeros(outputs, dtype=torch.int32)
     if precision == "bf16":
         numbers = weight.bfloat16()
@@ -67,11 +72,11 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
         numbers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)
         start = numbers.sum(1, dtype=torch.int32) * -_ZERO_POINT
     tiles = numbers.view(outputs // _TILE, _TILE, inputs // depth, depth).transpose(1, 2).contiguous()
-    tensors = tiles, scales, torch.zeros(outputs) if bias is None else bias.contiguous(), start
+    tensors = tiles, scales, bias, start
     arguments = (_LONG * 6)(*(tensor.data_ptr() for tensor in tensors), inputs, outputs)
 
     def multiplied(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
-        x = x.contiguous()
+        x, residual = x.float().contiguous(), None if residual is None else residual.float().contiguous()
         out = tensors[1].new_empty(*x.shape[:-1], outputs)
         added = None if residual is None else residual.data_ptr()
         multiply(arguments, out.data_ptr(), x.data_ptr(), added, out.numel() // outputs, relu)
@@ -85,7 +90,7 @@ def attend(
 ) -> Tensor:
     """Return softmax(Q K^T / sqrt(d)) V (N, D) of queries (N, D), each in a place (N) of (B, K), for K = `beam`.
 
-    Keys and values are views (B, H, S, d) of the same strides; the mask is (B, 1, K or 1, S), True at keys to attend to.
+    Keys and values are views (B, H, S, d) of the same strides; the mask (B, 1, K or 1, S) is True at visible keys.
     """
     (keys, values), loaded = keys_values, library()
     assert loaded is not None

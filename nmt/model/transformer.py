@@ -191,7 +191,9 @@ class DecoderLayer(nn.Module):
 
     def attend_to_target(self, x: Tensor, packing: Packing) -> Tensor:
         """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
-        return cast(Tensor, self.self_attention_sublayer(x, lambda x, residual: self.self_attention(x, packing, residual)))
+        return cast(
+            Tensor, self.self_attention_sublayer(x, lambda x, residual: self.self_attention(x, packing, residual))
+        )
 
     def attend_to_source(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
@@ -235,21 +237,19 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.gated = settings.activation == "swiglu"
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "swiglu": F.silu}
-        self.activation = activations.get(settings.activation)  # None is ReLU, part of the product
-        parts = 2 if self.gated else 1
+        self.activation = settings.activation
+        parts = 2 if self.activation == "swiglu" else 1
         self.inner = Linear(settings.dim, parts * settings.feed_forward, parts=parts)
         self.outer = Linear(settings.feed_forward, settings.dim)
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Map (..., D) to (..., D), and add the residual."""
-        inner = self.inner(x, relu=self.activation is None)
-        if self.gated:
+        inner = self.inner(x, relu=self.activation == "relu")
+        if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
-            inner = self.activation(gate) * inner
-        elif self.activation is not None:
-            inner = self.activation(inner)
+            inner = F.silu(gate) * inner
+        elif self.activation == "gelu":
+            inner = F.gelu(inner)
         return cast(Tensor, self.outer(inner, residual))
 
 
