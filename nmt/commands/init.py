@@ -12,16 +12,16 @@ from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.corpus import SentencePair, format_of, read_pairs
-from nmt.text.preparing.findings import findings
+from nmt.text.corpus import format_of, read_pairs
+from nmt.text.preparing.findings import findings, sample_of
 from nmt.text.proposing.direction import checked_direction, known_direction, with_text_columns
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.profile import TextProfile
 from nmt.text.proposing.proposal import Setting, propose, recipe_text
+from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 
 _LEAST_PAIRS = 100
-_PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
 _LITTLE_TEXT = 300_000  # target tokens
 _OF_LITTLE_TEXT = (
     "This is little text. Measured: BLEU 10 with 2,000 short pairs of Tatoeba en-it, 31 with 20,000 of en-zh, 51 "
@@ -47,7 +47,8 @@ def init(request: InitRequest, console: Console) -> None:
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = {part: [with_text_columns(each, languages) for each in every] for part, every in corpora.items()}
     train, profile = corpora.pop("train"), TextProfile()
-    found = candidates(_profiled(_pairs(train, languages), profile, console))
+    with console.status("reading the text"):
+        found = candidates(profile.counted(_pairs(train, languages)))
     _check_size(request, profile)
     direction, warning = checked_direction(known, list(train[0].files.values()), profile.sample)
     languages = LanguagePair(direction.source, direction.target)
@@ -111,16 +112,6 @@ def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Ite
     return (pair for each in corpora for pair in read_pairs(each, languages))
 
 
-def _profiled(pairs: Iterator[SentencePair], profile: TextProfile, console: Console) -> Iterator[SentencePair]:
-    """Yield pairs, and measure them."""
-    with console.progress("reading", None, "pairs") as advance:
-        for number, pair in enumerate(pairs, start=1):
-            profile.add(pair)
-            if number % _PAIRS_SHOWN == 0:
-                advance(_PAIRS_SHOWN)
-            yield pair
-
-
 def _names(request: InitRequest) -> str:
     return " and ".join(printable(str(path)) for path in request.text)
 
@@ -154,7 +145,7 @@ def _held_out(
 def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
     """Yield what `nmt prepare` would warn of, so that it is known before."""
     name = " and ".join(map(str, corpus.files.values()))
-    for finding in findings(name, languages, read_pairs(corpus, languages), Filters()):
+    for finding in findings(name, languages, sample_of(read_pairs(corpus, languages)), Filters()):
         if finding.severity == "warning":
             yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
 

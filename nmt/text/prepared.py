@@ -15,7 +15,7 @@ stored: the pairs of one corpus are contiguous, in the order of the recipe, and 
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ModelError
-from nmt.text.corpus import SentencePair
 from nmt.text.manifest import Manifest, SideCounts, UnusableCorpusError
+from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 Ids = npt.NDArray[np.int32]
@@ -243,13 +243,12 @@ class SideWriter:
         self._spelled = tokenizer.spelled()
         self._characters = self._missing = 0
 
-    def append(self, lines: Iterable[str], sentences: Sequence[Sequence[int]]) -> None:
-        """Append sentences with their ids."""
-        stored = Sentences.of(sentences)
-        self._offsets.append(self._tokens.length + np.cumsum(stored.lengths))
-        self._tokens.append(stored.ids)
-        self._characters += sum(map(len, lines))
-        self._missing += int(self._spelled[stored.ids].sum())
+    def append(self, sentences: Sentences, characters: int) -> None:
+        """Append sentences of so many characters."""
+        self._offsets.append(self._tokens.length + np.cumsum(sentences.lengths))
+        self._tokens.append(sentences.ids)
+        self._characters += characters
+        self._missing += int(self._spelled[sentences.ids].sum())
 
     @property
     def counts(self) -> SideCounts:

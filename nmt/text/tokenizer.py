@@ -11,7 +11,7 @@ and after decoding by a character that normalized text does not contain.
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy.typing as npt
 import sentencepiece
 
 from nmt.config import TokenizerSettings
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, DataError, ModelError, NMTError
 from nmt.text.normalize import normalize
 
 PAD, UNK, BOS, EOS = range(4)
@@ -67,19 +67,12 @@ class Tokenizer:
             raise ConfigError(
                 f"tokenizer.symbols: {changed!r} does not occur in normalized text, expected {normalize(changed)!r}"
             )
-        failure, model = None, io.BytesIO()
-
-        def read() -> Iterator[str]:
-            nonlocal failure
-            try:
-                yield from filter(None, map(_escape, lines))
-            except BaseException as error:
-                failure = error  # SentencePiece raises a RuntimeError in its place
-                raise
-
+        model = io.BytesIO()
+        # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
+        text = [line for line in map(_escape, lines) if line]
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=read(),
+                sentence_iterator=iter(text),
                 model_writer=model,
                 model_type=settings.type,
                 vocab_size=settings.vocab_size,
@@ -99,11 +92,6 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            if failure is not None:
-                raise failure from None
-            if "sentences_.empty()" in str(error):
-                found = f"every line is empty or longer than {_LONGEST_LINE} bytes; put one sentence per line"
-                raise DataError(f"there is no text to train the tokenizer on: {found}") from None
             raise _explained(str(error), settings) from None
         return cls.from_bytes(model.getvalue())
 
@@ -164,10 +152,10 @@ class Tokenizer:
         ids: list[int] = self._processor.encode(_escape(text))
         return ids
 
-    def encode_lines(self, lines: Iterable[str], threads: int) -> list[list[int]]:
-        """Return the ids of normalized lines, as `encode` does, in so many threads."""
+    def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
+        """Return the ids of normalized lines, as `encode` does, in one thread."""
         escaped = [line.replace(_SPACE_MARK, _REPLACEMENT) for line in lines]
-        ids: list[list[int]] = self._processor.encode(escaped, num_threads=threads)
+        ids: list[list[int]] = self._processor.encode(escaped, num_threads=1)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -249,8 +237,11 @@ def _load_file(path: Path) -> Tokenizer:
         raise ModelError(f"{path}: {error}") from None
 
 
-def _explained(message: str, settings: TokenizerSettings) -> ConfigError:
+def _explained(message: str, settings: TokenizerSettings) -> NMTError:
     """Return SentencePiece's error in terms of the recipe."""
+    if "sentences_.empty()" in message:
+        found = f"every line is empty or longer than {_LONGEST_LINE} bytes; put one sentence per line"
+        return DataError(f"there is no text to train the tokenizer on: {found}")
     found = f"tokenizer.vocab_size: found {settings.vocab_size}, but"
     if match := re.search(r"too high \(\d+\).*<= (\d+)", message):
         reason = f"this text yields at most {match[1]} different pieces", "less, or train on more text"

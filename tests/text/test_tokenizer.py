@@ -47,7 +47,7 @@ def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
 @settings(deadline=None)
 def test_lines_of_a_batch_are_encoded_as_alone(tokenizer: Tokenizer, lines: list[str]) -> None:
     lines = [*lines, "gatto ▁ vede", ""]
-    assert tokenizer.encode_lines(lines, threads=2) == [tokenizer.encode(line) for line in lines]
+    assert tokenizer.encode_lines(lines) == [tokenizer.encode(line) for line in lines]
 
 
 @given(st.lists(st.sampled_from([*SYMBOLS, "cat", " ", "，", "\0", "\n", "e", "\u0301"])).map("".join))

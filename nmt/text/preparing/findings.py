@@ -11,11 +11,12 @@ from typing import Literal
 
 from nmt.config import Filters, LanguagePair
 from nmt.system.console import counted
-from nmt.text.corpus import SentencePair, evenly_spread
+from nmt.text.corpus import evenly_spread
 from nmt.text.han_variants import other_variant, simplified_only, traditional_only, variant_of
 from nmt.text.languages import script_of
 from nmt.text.normalize import join_unspaced, normalize
 from nmt.text.preparing.rules import RULES, damage, wrong_language
+from nmt.text.readers import SentencePair
 from nmt.text.readers.two_files import first_unrelated
 
 Severity = Literal["note", "warning"]
@@ -52,13 +53,13 @@ def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
 
 
 def findings(
-    corpus: str, languages: LanguagePair, pairs: Iterable[SentencePair], filters: Filters | None = None
+    corpus: str, languages: LanguagePair, sample: Iterable[SentencePair], filters: Filters | None = None
 ) -> list[Finding]:
-    """Return all findings about a corpus, of which `corpus` is the name in the audit, from a sample of its pairs.
+    """Return all findings about a corpus, of which `corpus` is the name in the audit, and `sample` that of `sample_of`.
 
     `filters` are those that are applied to the corpus later: what they remove or convert is no finding.
     """
-    sample = [pair for pair in sample_of(pairs) if pair.source.strip() and pair.target.strip()]
+    sample = [pair for pair in sample if pair.source.strip() and pair.target.strip()]
     sides = {"source": [pair.source for pair in sample], "target": [pair.target for pair in sample]}
     found = list[Finding]()
     first = first_unrelated(*([len(line) for line in lines] for lines in sides.values()))

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from nmt.config import Filters, LanguagePair
-from nmt.text.corpus import SentencePair
 from nmt.text.han_variants import Variant, check_converter, convert, other_variant, variant_of
 from nmt.text.identification import confusable, identify
 from nmt.text.languages import SCRIPTS, script_of
 from nmt.text.normalize import normalizer_of
 from nmt.text.preparing.length_ratio import LengthRatio
+from nmt.text.readers import SentencePair
 
 RULES = {
     "empty": "a side without text",

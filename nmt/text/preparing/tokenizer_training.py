@@ -17,51 +17,45 @@ from nmt.errors import ConfigError, ModelError
 from nmt.text.languages import is_language
 from nmt.text.tokenizer import COVERAGE, Tokenizer, Tokenizers, VocabularySizeError
 
-SAMPLED_CHARACTERS = 30_000_000
-"""More text changes the pieces little. SentencePiece needs about 40 bytes of RAM for each character."""
+SAMPLED_BYTES = 24_000_000
+"""More text changes the pieces little. SentencePiece needs about 22 bytes of RAM for each byte of text."""
 _PIECES_PER_ROOT = 1.8  # pieces of several characters, for the square root of the characters of the text
 _SYMBOLS = 4  # <pad>, <unk>, <s>, </s>
-_ALPHABET_CHARACTERS = 10_000_000  # characters of a text that is no sample among which different ones are counted
 _MULTIPLE = 64
 """Larger vocabularies are a multiple of this, with which GPUs compute products of matrices several times as fast."""
 
-Lines = Callable[[float], Iterator[tuple[str, str]]]
-"""A function that returns the pairs of an evenly spread sample with a given share of the text."""
 
+def train_tokenizers(recipe: Recipe, size: int, sample: Callable[[float], Iterator[Sequence[str]]]) -> Tokenizers:
+    """Train the tokenizer(s) on a text of so many bytes on both sides.
 
-def train_tokenizers(recipe: Recipe, characters: tuple[int, int], pairs: Lines) -> Tokenizers:
-    """Train the tokenizer(s) on a text of so many characters on the source and the target side.
-
-    Raises ConfigError for a vocabulary that the text does not yield.
+    `sample` returns an evenly spread share of its lines, whose last two cells are source and target. Raises ConfigError
+    for a vocabulary that the text does not yield.
     """
     settings, tags = recipe.tokenizer, recipe.tags
 
     def trained(sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
-        total = sum(characters[side] for side in sides)
-        share = min(1.0, SAMPLED_CHARACTERS / max(1, total))
+        share = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2))
 
         def lines() -> Iterator[str]:
-            return (pair[side] for pair in pairs(share) for side in sides)
+            return (pair[side] for pair in sample(share) for side in sides)
 
-        def of_size(size: int) -> Tokenizer:
-            return Tokenizer.train(lines(), settings.model_copy(update={"vocab_size": size}), tags)
+        def of_size(pieces: int) -> Tokenizer:
+            return Tokenizer.train(lines(), settings.model_copy(update={"vocab_size": pieces}), tags)
 
         if settings.vocab_size != "auto":
             return of_size(settings.vocab_size)
-        read, counts = 0, Counter[str]()
+        counts = Counter[str]()
         for line in lines():
-            if share < 1 or read < _ALPHABET_CHARACTERS:
-                counts.update(line)
-            read += len(line)
+            counts.update(line)
         try:
-            return of_size(proposed_size(total if share < 1 else read, counts, settings, len(tags)))
+            return of_size(proposed_size(round(counts.total() / share), counts, settings, len(tags)))
         except VocabularySizeError as error:  # this text is too small or too varied for it
             return of_size(error.bound)
 
     if settings.shared:
-        shared = trained((0, 1), tags)
+        shared = trained((-2, -1), tags)
         return Tokenizers(shared, shared)
-    return Tokenizers(trained((0,), tags), trained((1,), ()))
+    return Tokenizers(trained((-2,), tags), trained((-1,), ()))
 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:

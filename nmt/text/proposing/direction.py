@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import SentencePair, evenly_spread, first_records, named_languages, read_pairs
+from nmt.text.corpus import evenly_spread, first_records, named_languages, read_pairs
 from nmt.text.han_variants import is_traditional
 from nmt.text.identification import confusable, found_instead, identify, language_of
 from nmt.text.languages import is_language, primary_code
+from nmt.text.readers import SentencePair
 
 OPTION = "--languages"
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
-from nmt.text.corpus import SentencePair
 from nmt.text.preparing.rules import damage, letters
+from nmt.text.readers import SentencePair
 
 SHARE = 20
 """A held-out text has at most one in so many pairs."""

@@ -1,16 +1,17 @@
-"""The size of a parallel text, and an even sample of its pairs, from one pass in constant RAM."""
+"""The size of a parallel text: pairs, characters, and about how many tokens."""
 
 import math
 import re
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 from nmt.config import TokenizerSettings
-from nmt.text.corpus import SentencePair
+from nmt.text.corpus import EvenSample
 from nmt.text.languages import UNSPACED
 from nmt.text.preparing.tokenizer_training import proposed_size
+from nmt.text.readers import SentencePair
 
-_SAMPLE = 5_000  # pairs at least, if there are so many
+_SAMPLE = 10_000  # pairs at most
 _LONGEST = 1_000  # characters of a line of the sample
 _SPACED = (0.47, -0.59)
 """Characters in a piece are a·ln(pieces of several characters) + b: the median of measurements on Tatoeba en-it with
@@ -29,28 +30,31 @@ def characters_in_a_token(text: str, vocabulary: int, alphabet: int) -> float:
 
 
 class TextProfile:
-    """Counts the pairs that it is given, and keeps a sample of them."""
+    """The numbers of pairs and characters of a text, and a sample, made while it is read."""
 
     def __init__(self) -> None:
         self.pairs = self.empty = 0
         """All pairs, and those with an empty side, which are not trained on."""
         self.characters = [0, 0]
         """Of the source and the target side."""
-        self.sample: list[SentencePair] = []
-        self._step = 1
+        self._sample = EvenSample(_SAMPLE)
 
-    def add(self, pair: SentencePair) -> None:
-        """Count a pair, and put every k-th one into the sample."""
-        self.pairs += 1
-        if not pair.source.strip() or not pair.target.strip():
-            self.empty += 1
-            return
-        self.characters[0] += len(pair.source)
-        self.characters[1] += len(pair.target)
-        if (self.pairs - self.empty) % self._step == 0:
-            self.sample.append(replace(pair, source=pair.source[:_LONGEST], target=pair.target[:_LONGEST]))
-            if len(self.sample) == 2 * _SAMPLE:
-                self.sample, self._step = self.sample[1::2], 2 * self._step
+    def counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """Yield the pairs without an empty side, and count all."""
+        for pair in pairs:
+            self.pairs += 1
+            if pair.source.strip() and pair.target.strip():
+                self.characters[0] += len(pair.source)
+                self.characters[1] += len(pair.target)
+                self._sample.add(pair._replace(source=pair.source[:_LONGEST], target=pair.target[:_LONGEST]))
+                yield pair
+            else:
+                self.empty += 1
+
+    @property
+    def sample(self) -> list[SentencePair]:
+        """An even sample of the pairs, without the ends of long lines."""
+        return self._sample.pairs
 
     def tokens(self) -> tuple[int, tuple[int, int]]:
         """Return about how many pieces `vocab_size: auto` will choose, and how many tokens each side has."""

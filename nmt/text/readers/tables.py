@@ -10,14 +10,13 @@ from pathlib import Path
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.han_variants import nearest_code
-from nmt.text.readers import Row, one_line, shortened
+from nmt.text.readers import Columns, SentencePair, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
-Columns = tuple[int | str, int | str]
 _SAMPLE = 100  # lines that show the delimiter of a CSV file
 
 
-def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePair | None) -> Iterator[Row]:
+def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePair | None) -> Iterator[SentencePair]:
     """Yield the pairs of a file in columns; a blank line is a pair of empty sentences.
 
     Raises DataError with file and line for a line without the columns, for names that the first line does not have,
@@ -30,7 +29,7 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
     source, target = positions or (int(columns[0]) - 1, int(columns[1]) - 1)
     for number, cells in records if positions or not line else chain([(line, first)], records):
         if len(cells) > max(source, target):
-            yield number, text(cells[source]), text(cells[target])
+            yield SentencePair(text(cells[source]), text(cells[target]), number)
         elif any(map(str.strip, cells)):
             found = "1 column (no tab)" if len(cells) == 1 and not is_csv else f"{len(cells)} columns"
             raise DataError(
@@ -40,7 +39,7 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
                 "the ending of the name (.csv, .jsonl, .tmx)"
             )
         else:
-            yield number, "", ""
+            yield SentencePair("", "", number)
 
 
 def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:

@@ -15,7 +15,7 @@ from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.han_variants import nearest_code
 from nmt.text.languages import primary_code
-from nmt.text.readers import Row, one_line
+from nmt.text.readers import SentencePair, one_line
 from nmt.text.readers.opening import open_content
 
 _JOINT = "\uffff"
@@ -25,7 +25,7 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _UNITS_SEEN = 1_000  # units that show the languages of a file
 
 
-def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
+def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair]:
     """Yield the pairs of a file in the given languages, whose regions may differ.
 
     Raises DataError: invalid XML, no given languages, or no unit with a text in both.
@@ -39,7 +39,7 @@ def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
         found |= unit.keys()
         if source is not None and target is not None:
             paired = True
-            yield line, unit[source], unit[target]
+            yield SentencePair(unit[source], unit[target], line)
     if found and not paired:
         codes = ", ".join(sorted(code or "no language" for code in found)[:20])
         raise DataError(f"{path}: no unit has both {languages.source} and {languages.target}; found {codes}")

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from nmt.errors import DataError
 from nmt.system.console import counted
-from nmt.text.readers import Row
+from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import read_lines
 
 BLOCK, _LEAST_BLOCKS = 250, 8
@@ -18,7 +18,7 @@ BLOCK, _LEAST_BLOCKS = 250, 8
 _LEAST = 0.5  # share of the usual correlation
 
 
-def read_two_files(source: Path, target: Path) -> Iterator[Row]:
+def read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
     """Yield the pairs of two files.
 
     Raises DataError if they differ in their number of lines, with the lines at which they stop corresponding.
@@ -39,7 +39,7 @@ def read_two_files(source: Path, target: Path) -> Iterator[Row]:
                 f"{number - 1:,}. {place}The two files must hold a sentence and its translation on lines of the same "
                 "number"
             )
-        yield number, source_line, target_line
+        yield SentencePair(source_line, target_line, number)
 
 
 def first_unrelated(sources: Sequence[int], targets: Sequence[int]) -> int | None:

@@ -96,7 +96,7 @@ def test_first_of_each_is_that_of_a_plain_loop(digests: list[int]) -> None:
 
 def test_pairs_of_different_target_languages_are_no_duplicates() -> None:
     rules = [Rules.learn(Filters(), LanguagePair("en", code)) for code in ("it", "fr", "it")]
-    blocks = [filter_block(rules, ["it", "fr", "it"], (corpus, [("a:1", "yes", "oui")])) for corpus in range(3)]
+    blocks = [filter_block(rules, ["it", "fr", "it"], (corpus, [("yes", "oui", 1)])) for corpus in range(3)]
     assert len({block.digests for block in blocks}) == 2
     assert blocks[0].digests == blocks[2].digests
 
@@ -127,7 +127,7 @@ def test_dask_gives_the_same_corpus(folder: Path, expected: dict[str, bytes]) ->
 
 def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second pair or so, without duplicates, evenly spread."""
-    monkeypatch.setattr(tokenizer_training, "SAMPLED_CHARACTERS", 8_000)
+    monkeypatch.setattr(tokenizer_training, "SAMPLED_BYTES", 8_000)
     read, train = list[list[str]](), Tokenizer.train
 
     def recorded(text: Iterable[str], *rest: Any) -> Tokenizer:
@@ -138,7 +138,7 @@ def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pyte
     prepare(recipe_in(folder), QUIET)
     kept = [pair for pair in dict.fromkeys(pairs(300, 0)) if all(pair) and pair[0] != pair[1]]
     sources = read[0][::2]
-    assert sum(map(len, read[0])) == pytest.approx(8_000, rel=0.2)
+    assert 6_000 < sum(map(len, read[0])) < 8_000
     places = [index for index, pair in enumerate(kept) if pair[0] in sources]
     assert max(np.diff(places)) <= 2 * len(kept) / len(places) + 2
 

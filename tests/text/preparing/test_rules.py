@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nmt.config import Filters, LanguagePair, RuleName
 from nmt.errors import ConfigError
 from nmt.text import han_variants
-from nmt.text.corpus import SentencePair
 from nmt.text.preparing.rules import RULES, Rules, damage, letters
+from nmt.text.readers import SentencePair
 
 LINES = {
     "it": "Perché no? La città è più bella.",

@@ -6,7 +6,6 @@ import pytest
 
 from nmt.config import CorpusFile, load_recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import SentencePair
 from nmt.text.proposing.direction import (
     Direction,
     check_languages,
@@ -15,6 +14,7 @@ from nmt.text.proposing.direction import (
     named_direction,
     with_text_columns,
 )
+from nmt.text.readers import SentencePair
 from tests.builders import write_lines, write_tsv
 
 ENGLISH = "It is not the first time that they have seen him in this house."
@@ -23,7 +23,7 @@ STATED = Direction("en", "it", "--languages")
 
 
 def text(source: str, target: str) -> list[SentencePair]:
-    return [SentencePair(source, target, "", number) for number in range(1, 101)]
+    return [SentencePair(source, target, number) for number in range(1, 101)]
 
 
 @pytest.mark.parametrize(
