@@ -4,14 +4,12 @@
 A folder that exists in ../shared/data, beside the repository, is linked. Otherwise the Tatoeba corpora are downloaded
 from the exports for language learners at www.manythings.org/anki (CC BY 2.0 FR, tatoeba.org) as `English<TAB>target`
 and split by the English sentence, so that no sentence of valid.tsv or test.tsv is in train.tsv.gz. The exports grow
-with time, so scores on them cannot be compared with published ones. Requires only Python. Folders and links that this
-script did not make, and files that were changed, are never replaced.
+with time, so scores on them cannot be compared with published ones. Requires only Python. What exists is not replaced.
 """
 
 import gzip
 import hashlib
 import io
-import json
 import os
 import sys
 import tempfile
@@ -26,7 +24,6 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parent
 SHARED = DATA.parent.parent / "shared" / "data"
-RECORD = "fetched.json"
 TIMEOUT = 60.0
 ATTEMPTS = 3
 
@@ -73,14 +70,8 @@ def fill(export: Export, data: Path, shared: Path) -> str:
     if (shared / export.folder).is_dir():
         return link(export.folder, data, shared)
     remove_broken_link(folder, shared)
-    if (folder / RECORD).is_file():
-        if changed := changed_files(folder):
-            raise FetchError(
-                f"{', '.join(changed)} changed since the download; remove data/{export.folder} to repeat it"
-            )
-        return "is complete"
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        return "exists, not made by this script: not changed"
+        return "exists: not changed; remove it to download it again"
     return download(export, folder)
 
 
@@ -90,7 +81,7 @@ def link(name: str, data: Path, shared: Path) -> str:
     remove_broken_link(place, shared)
     if place.is_symlink() or place.exists():
         ours = place.is_symlink() and place.resolve() == (shared / name).resolve()
-        return "is linked" if ours else "exists, not made by this script: not changed"
+        return "is linked" if ours else "exists: not changed"
     place.symlink_to(os.path.relpath(shared / name, data))
     return f"linked to {os.readlink(place)}"
 
@@ -111,14 +102,6 @@ def download(export: Export, folder: Path) -> str:
             counts = convert(packed, made, export.held_out)
         except (zipfile.BadZipFile, UnicodeDecodeError, KeyError) as error:
             raise FetchError(f"{export.url} is not the expected zip file ({error}); try again later") from None
-        record = {
-            "url": export.url,
-            "sha256": hashlib.sha256(packed).hexdigest(),
-            "fetched": time.strftime("%Y-%m-%d"),
-            "pairs": counts,
-            "files": {path.name: digest(path) for path in sorted(made.iterdir())},
-        }
-        (made / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         made.rename(folder)  # it is absent or empty
     return ", ".join(f"{count:,} {name} pairs" for name, count in counts.items()) + f" from {export.url}"
 
@@ -183,20 +166,6 @@ def choose_part(source: str, held_out: int) -> str:
     if number < held_out:
         return "test"
     return "valid" if number < 2 * held_out else "train"
-
-
-def changed_files(folder: Path) -> list[str]:
-    """Return the files that are missing or differ from the download."""
-    try:
-        files = json.loads((folder / RECORD).read_text(encoding="utf-8"))["files"]
-    except (ValueError, KeyError):
-        return [RECORD]
-    return [name for name, known in files.items() if not (folder / name).is_file() or digest(folder / name) != known]
-
-
-def digest(path: Path) -> str:
-    """Return a file's sha256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -34,6 +34,10 @@ COMMANDS = {
         r'{"pairs": 900, .*}\n',
     ),
     "benchmarks/required_phrases.py": ("run items.tsv", r"2 lines, 1 with (.*\n)+\| true \| 100.0% .*\n"),
+    "benchmarks/techniques.py": (
+        "plan.yaml techniques",
+        r"(\| recipe \| 2 .* \+0\.00 \|\n\| no dropout \| 2 .* \|\n){\"recipe\": .*}\n",
+    ),
     "benchmarks/training_speed.py": (
         "train.en train.it --updates 8 --rounds 1 --batch-tokens 256 --peer 'other=cat peer.json' "
         f"--set tokenizer.vocab_size=350 {TINY}",
@@ -56,6 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
             write_lines(folder / f"{part}.{language}", *texts)
     (folder / "train.tsv.gz").write_bytes(gzip.compress((folder / "train.tsv").read_bytes()))
     write_tsv(folder / "items.tsv", [("Open {name}.", "Apri {name}."), ("Where is Anna?", "Dov'è Anna?")])
+    plan = {"recipe": "recipe.yaml", "seeds": [1, 2], "techniques": {"recipe": {}, "no dropout": {"model.dropout": 0}}}
+    write_lines(folder / "plan.yaml", json.dumps(plan))
     write_lines(folder / "peer.json", '{"target_tokens_per_s": 1e9}')
     write_recipe(
         folder,

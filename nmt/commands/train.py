@@ -58,7 +58,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             training.print_sizes()
-            scored = scored and training.stop_reason(None, training.progress.seconds) is not None
+            scored = scored and training.progress.reached_limit(recipe.train) is not None
             if not scored:
                 on_rank_zero(run.remove_scores)
             reason, signal = training.train()

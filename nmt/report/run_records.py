@@ -58,18 +58,11 @@ class RunRecords:
 
     @property
     def state(self) -> tuple[str, str]:
-        """Whether it trains now, has reached a limit, or was interrupted; with the limits that are reached."""
+        """Whether it trains now, has reached a limit, or was interrupted; with the limit."""
         if lock_holder(self.path):
             return "training", "now"
-        stop, progress = self.recipe.train.stop, self.progress or Progress()
-        limits = (
-            ("steps", stop.steps, progress.step),
-            ("epochs", stop.epochs, progress.epoch),
-            ("hours", stop.hours, progress.seconds / 3600),
-            ("patience", stop.patience, progress.validations_without_gain),
-        )
-        reached = [f"train.stop.{name}" for name, limit, value in limits if limit is not None and value >= limit]
-        return ("complete", ", ".join(reached)) if reached else ("interrupted", "nmt train resumes it")
+        reason = self.progress and self.progress.reached_limit(self.recipe.train)
+        return ("complete", reason) if reason else ("interrupted", "nmt train resumes it")
 
     @property
     def best(self) -> Record | None:

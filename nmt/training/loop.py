@@ -95,7 +95,9 @@ class Training:
             while True:
                 prefetched = prefetcher.next()
                 tokens, signal, seconds = self._exchange(prefetched, interruption.signal)
-                reason = self.stop_reason(signal, seconds)
+                reason = replace(progress, seconds=seconds).reached_limit(settings)
+                if signal is not None:
+                    reason = "interrupted; the same command resumes it"
                 if reason is not None:
                     break
                 self.step(prefetched, tokens)
@@ -107,19 +109,6 @@ class Training:
             self.save()
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
         return reason, signal
-
-    def stop_reason(self, signal: int | None, seconds: float) -> str | None:
-        """Return why training ends now, None if it does not."""
-        stop, progress = self.recipe.train.stop, self.progress
-        if signal is not None:
-            return "interrupted; the same command resumes it"
-        for name, reached in (("steps", progress.step), ("epochs", progress.epoch), ("hours", seconds / 3600)):
-            limit = getattr(stop, name)
-            if limit is not None and reached >= limit:
-                return f"train.stop.{name} is {limit:,}"
-        if stop.patience is not None and progress.validations_without_gain >= stop.patience:
-            return f"no better {self.recipe.train.best_metric} in {counted(stop.patience, 'validation')}"
-        return None
 
     def _exchange(self, prefetched: PrefetchedBatches, signal: int | None) -> tuple[tuple[int, int], int | None, float]:
         """Return what all ranks need to know before an update, from one exchange between them.

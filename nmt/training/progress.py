@@ -5,7 +5,9 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nmt.config import TrainSettings
 from nmt.errors import ConfigError, DamagedError
+from nmt.system.console import counted
 from nmt.system.files import Marker
 
 RUN = Marker("run.json", "nmt run", 4)
@@ -72,6 +74,17 @@ class Progress:
         improved = ranked[0][2] == self.step
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved
+
+    def reached_limit(self, settings: TrainSettings) -> str | None:
+        """Return in words the limit of `train.stop` that is reached, None if there is none."""
+        limits = settings.stop
+        for name, value in (("steps", self.step), ("epochs", self.epoch), ("hours", self.seconds / 3600)):
+            limit = getattr(limits, name)
+            if limit is not None and value >= limit:
+                return f"train.stop.{name} is {limit:,}"
+        if limits.patience is not None and self.validations_without_gain >= limits.patience:
+            return f"no better {settings.best_metric} in {counted(limits.patience, 'validation')}"
+        return None
 
 
 def check_format(run: Path) -> None:

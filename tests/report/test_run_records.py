@@ -62,7 +62,7 @@ def test_run_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_state_of_a_run_is_that_of_its_limits_and_lock(uninterrupted: Path, tmp_path: Path) -> None:
-    assert RunRecords(uninterrupted).state == ("complete", "train.stop.steps")
+    assert RunRecords(uninterrupted).state == ("complete", "train.stop.steps is 12")
     copy = tmp_path / "run"
     shutil.copytree(uninterrupted, copy, symlinks=True)
     recipe = copy / "recipe.yaml"

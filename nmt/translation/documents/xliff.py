@@ -20,7 +20,7 @@ _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 """Codes that open and close a pair."""
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _LANGUAGES = (("source-language", "target-language"), ("srcLang", "trgLang"))
-_DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>\s*")
+_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>\s*")
 _PLAIN = etree.XMLParser(remove_comments=True, remove_pis=True)
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
@@ -29,17 +29,15 @@ def read_xliff(content: Content, *languages: str) -> Document:
     """Find the units without a target, with an empty one, or with one in the state new, needs-translation or initial.
 
     Sets the target language where it is missing; `languages` are those of the model. Raises DataError for what is no
-    XLIFF, declares entities, or is in other languages.
+    XLIFF or in other languages.
     """
-    parser = etree.XMLParser(encoding="utf-8", resolve_entities=False, no_network=True, strip_cdata=False)
+    parser = etree.XMLParser(encoding="utf-8", resolve_entities="internal", no_network=True, strip_cdata=False)
     try:
         tree = etree.fromstring(content.text.encode(), parser).getroottree()
     except etree.XMLSyntaxError as error:
         raise DataError(f"{content.name}:{error.lineno}: not XML: {error.msg}") from None
-    if _name(tree.getroot()) != "xliff" or (
-        tree.docinfo.internalDTD is not None and tree.docinfo.internalDTD.entities()
-    ):
-        raise DataError(f"{content.name}:1: not XLIFF without entities: the first element is {_name(tree.getroot())}")
+    if _name(tree.getroot()) != "xliff":
+        raise DataError(f"{content.name}:1: not XLIFF: the first element is <{_name(tree.getroot())}>")
     slots: list[Slot] = []
     for element in tree.iter(etree.Element):
         for names in _LANGUAGES:
@@ -53,11 +51,10 @@ def read_xliff(content: Content, *languages: str) -> Document:
             slots += _slots(content.name, element)
 
     def encoded() -> bytes:
-        declaration = _DECLARATION.match(content.text)
-        start = "" if declaration is None else declaration[0].replace(content.line_end, "\n")
         text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
         return content.encode(text.replace("\n", content.line_end))
 
+    start = "".join(_DECLARATION.findall(content.text)).replace(content.line_end, "\n")
     return Document(content.name, slots, encoded, "all units have a translation already, which is kept")
 
 
@@ -67,20 +64,18 @@ def _slots(name: str, unit: etree._Element) -> list[Slot]:
     if source is None:
         raise DataError(f"{name}:{unit.sourceline}: <{_name(unit)}> has no source")
     states = [one.get("state") for one in (unit, target) if one is not None]
-    keeps_filled, segmented, slots = not _UNTRANSLATED.intersection(states), unit.find("{*}seg-source"), list[Slot]()
+    segmented, slots = unit.find("{*}seg-source"), list[Slot]()
     source = source if segmented is None else segmented
     segments, translated = _segments(source), [] if target is None else _segments(target)
-    if unit.get("approved") == "yes" or (
-        keeps_filled and len(segments) != len(translated) and any(map(_is_filled, translated))
-    ):
+    filled = [_is_filled(one) for one in translated] if not _UNTRANSLATED.intersection(states) else []
+    if unit.get("approved") == "yes" or (any(filled) and len(filled) != len(segments)):
         return []
     for index, one in enumerate(segments):
-        if keeps_filled and len(segments) == len(translated) and _is_filled(translated[index]):
+        if any(filled) and filled[index]:
             continue
         codes: dict[str, str] = {}
         text = _text(etree.fromstring(etree.tostring(one, with_tail=False), _PLAIN), codes)
-        if _inherited(one, _SPACE) != "preserve":
-            text = re.sub(r"\s+", " ", text)
+        text = text if _inherited(one, _SPACE) == "preserve" else re.sub(r"\s+", " ", text)
         place = f"unit {_inherited(unit, 'id') or '?'} (line {unit.sourceline:,})"
         slots.append(Slot(text, place, partial(_write, unit, source, index, codes)))
     return slots if any(slot.text.strip() for slot in slots) else []
@@ -122,15 +117,13 @@ def _write(unit: etree._Element, source: etree._Element, index: int, codes: dict
     target = unit.find("{*}target")
     if target is None:
         target = etree.Element(etree.QName(etree.QName(source).namespace, "target"), nsmap=source.nsmap)
-        before = source.getprevious()
-        target.tail, source.tail = source.tail, unit.text if before is None else before.tail
-        unit.insert(unit.index(source) + 1, target)
+        source.addnext(target)  # before the space behind the source
+        source.tail = unit.text
     if len(_segments(target)) != len(_segments(source)):
         target[:], target.text = deepcopy(source)[:], source.text
-    parts = re.split(r"(</?code-\d+/?>)", translation)
-    xml = "".join(codes.get(part) or escape(part, quote=False) for part in parts)
+    parts = (codes.get(part) or escape(part, quote=False) for part in re.split(r"(</?code-\d+/?>)", translation))
     # where codes and tags of the text are not inside each other, the parser closes elements
-    made = etree.fromstring(f"<a>{xml}</a>", etree.XMLParser(recover=True))
+    made = etree.fromstring(f"<a>{''.join(parts)}</a>", etree.XMLParser(recover=True))
     place = _segments(target)[index]
     place[:], place.text = made[:], made.text
     etree.cleanup_namespaces(target)

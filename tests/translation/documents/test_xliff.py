@@ -150,6 +150,13 @@ def test_empty_segments_of_a_target_are_translated_and_others_stay() -> None:
         assert target == f"{segment(1, expected)} {segment(2, 'B!')}"
 
 
+def test_own_entities_of_a_file_are_text() -> None:
+    name = '<!DOCTYPE xliff [<!ENTITY name "Anna">]>\n'
+    document = read(OLD.replace("<xliff", f"{name}<xliff", 1).replace("Two", "&name; has two"))
+    assert any("Anna has two" in text for text in texts(document))
+    etree.fromstring(document.encoded())
+
+
 def test_tags_that_cross_give_xml() -> None:
     document = read(NEW)
     document.slots[0].write("a <code-0>b <b> <code-2/></b> c <code-3/></code-0>".replace("</b>", "</code-9>"))
@@ -160,8 +167,7 @@ def test_tags_that_cross_give_xml() -> None:
     ("text", "message"),
     [
         ("<xliff>\n<a></xliff>", "a.xlf:2: not XML: Opening and ending tag mismatch"),
-        ("<html/>", "a.xlf:1: not XLIFF without entities: the first element is html"),
-        ('<!DOCTYPE x [<!ENTITY a "b">]>\n<xliff/>', "a.xlf:1: not XLIFF without entities"),
+        ("<html/>", "a.xlf:1: not XLIFF: the first element is <html>"),
         ('<xliff>\n<trans-unit id="1"/></xliff>', "a.xlf:2: <trans-unit> has no source"),
         ("<xliff>" + "<g>" * 300 + "</g>" * 300 + "</xliff>", "a.xlf:1: not XML: "),
         (OLD.replace('"en-US"', '"de"'), 'a.xlf:4: source-language="de", but the model translates en to it'),
