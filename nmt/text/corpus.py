@@ -6,14 +6,12 @@ from pathlib import Path
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import DataError
-from nmt.text.han_variants import nearest_code
-from nmt.text.languages import is_language
+from nmt.text.languages import is_language, nearest_codes
 from nmt.text.readers import SentencePair
 from nmt.text.readers.json_lines import first_keys, read_json_lines
 from nmt.text.readers.opening import COMPRESSED, split_member, text_members
-from nmt.text.readers.tables import read_records, read_table
+from nmt.text.readers.tables import read_records, read_table, read_two_files
 from nmt.text.readers.tmx import declared_languages, read_tmx
-from nmt.text.readers.two_files import read_two_files
 
 _FORMATS = {".csv": "csv", ".tmx": "tmx", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 """Formats by the endings of file names; all others are tsv."""
@@ -55,28 +53,16 @@ def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
 
 
-class EvenSample:
-    """A sample of pairs with equal distances: at most so many, and at least half as many, if there are."""
-
-    def __init__(self, most: int) -> None:
-        self.pairs: list[SentencePair] = []
-        self._most, self._step, self._seen = most, 1, 0
-
-    def add(self, pair: SentencePair) -> None:
-        """Take the next pair into the sample, or leave it out."""
-        if self._seen % self._step == 0:
-            self.pairs.append(pair)
-            if len(self.pairs) > self._most:
-                self.pairs, self._step = self.pairs[::2], 2 * self._step
-        self._seen += 1
-
-
 def evenly_spread(pairs: Iterable[SentencePair], most: int) -> list[SentencePair]:
-    """Return an even sample of pairs."""
-    sample = EvenSample(most)
-    for pair in pairs:
-        sample.add(pair)
-    return sample.pairs
+    """Return a sample of pairs with equal distances: at most so many, and at least half as many, if there are."""
+    sample: list[SentencePair] = []
+    step = 1
+    for number, pair in enumerate(pairs):
+        if number % step == 0:
+            sample.append(pair)
+            if len(sample) > most:
+                sample, step = sample[::2], 2 * step
+    return sample
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:
@@ -113,11 +99,9 @@ def parts_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Path]:
         return list(corpus.files.values())
     members = text_members(corpus.file)
     by_code = {Path(member).suffix[1:]: member for member in members}
-    wanted = () if languages is None else (languages.source, languages.target)
-    sides = [by_code[code] for side in wanted if (code := nearest_code(side, tuple(by_code))) is not None]
-    if len(set(sides)) == 2:
-        members = sides
-    elif len(members) > (1 if wanted else 2):
+    if languages is not None and (codes := nearest_codes(languages, by_code)) is not None:
+        members = [by_code[code] for code in codes]
+    elif len(members) > (2 if languages is None else 1):
         raise DataError(
             f"{corpus.file}: found {len(members)} texts ({', '.join(members[:10])}); name one as `file: "
             f"{corpus.file}/NAME`, or two as source and target"

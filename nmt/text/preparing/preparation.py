@@ -12,6 +12,7 @@ Nothing is random: runs with different seeds can share a corpus.
 
 import json
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -19,7 +20,7 @@ from functools import partial
 from hashlib import blake2b, sha256
 from itertools import compress, islice, starmap
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, get_args
+from typing import Any, BinaryIO, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +33,10 @@ from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.corpus import pairs_of, parts_of, read_pairs, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
 from nmt.text.prepared import Sentences, SideWriter, TokenStore, write_valid_texts
-from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name
-from nmt.text.preparing.findings import findings, sample_of
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of
 from nmt.text.preparing.rules import RULES, Rules
-from nmt.text.preparing.tokenizer_training import initial_tokenizers, train_tokenizers
 from nmt.text.readers import SentencePair
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
 
 BLOCK = 5_000  # pairs that are filtered or encoded at a time
 _SHARED_BYTES = 2**22  # files of fewer bytes are prepared sooner without other processes
@@ -54,24 +53,21 @@ Line = Sequence[str]
 """A kept pair as it is in the file: number of the corpus, line, source, target."""
 
 
-class FilteredBlock(NamedTuple):
-    """What the rules on text leave of a block of a corpus: lines as in the file, and 8 bytes for each."""
-
-    corpus: int
-    read: int
-    kept: bytes
-    digests: bytes
-    removed: list[tuple[str, str, Line]]
-    """The rule, what it found, and the pair."""
+Removals = list[tuple[str, str, Line]]
+"""Removed pairs: the rule, what it found, and the pair."""
 
 
 def filter_block(
     rules: Sequence[Rules], languages: Sequence[str], block: tuple[int, list[tuple[str, str, int]]]
-) -> FilteredBlock:
-    """Apply the rules of its corpus to a block; only pairs of one target language repeat one another."""
+) -> tuple[int, bytes, bytes, Removals]:
+    """Apply the rules of its corpus to a block of pairs and their lines.
+
+    Returns the number of the corpus, the lines for the file, 8 bytes for each, and the other pairs. Only pairs of one
+    target language repeat one another.
+    """
     corpus, pairs = block
     apply, salt = rules[corpus].apply, languages[corpus].encode()[: blake2b.SALT_SIZE]
-    kept, digests, removed = list[str](), list[bytes](), list[tuple[str, str, Line]]()
+    kept, digests, removed = list[str](), list[bytes](), Removals()
     for raw_source, raw_target, line in pairs:
         source, target, rule, found = apply(raw_source, raw_target)
         if rule is None:
@@ -80,7 +76,7 @@ def filter_block(
             digests.append(blake2b(pair.encode(), digest_size=8, salt=salt).digest())
         else:
             removed.append((rule, found, (str(corpus), str(line), source, target)))
-    return FilteredBlock(corpus, len(pairs), "".join(kept).encode(), b"".join(digests), removed)
+    return corpus, "".join(kept).encode(), b"".join(digests), removed
 
 
 def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -95,27 +91,18 @@ def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     return first
 
 
-class EncodedBlock(NamedTuple):
-    """The pairs of a block that are not too long, and the others."""
-
-    corpora: Counter[int]
-    """Their number by corpus."""
-    sides: list[tuple[Sentences, int]]
-    """Token ids and number of characters of each side."""
-    too_long: list[Line]
-
-
-def encode_block(tokenizers: Tokenizers, most: int, block: Sequence[Line]) -> EncodedBlock:
-    """Encode pairs, of which those with more than `most` tokens on a side are left out."""
-    corpora, _, *texts = zip(*block, strict=True)
+def encode_block(
+    tokenizers: Tokenizers, most: int, block: Sequence[Line]
+) -> tuple[list[tuple[Sentences, int]], list[Line]]:
+    """Encode pairs; return token ids and number of characters of each side, and the pairs with more than `most` ids."""
+    _, _, *texts = zip(*block, strict=True)
     ids = [tokenizers.source.encode_lines(texts[0]), tokenizers.target.encode_lines(texts[1])]
     fits = [max(len(source), len(target)) <= most for source, target in zip(*ids, strict=True)]
     sides = [
         (Sentences.of([*compress(own, fits)]), sum(map(len, compress(lines, fits))))
         for lines, own in zip(texts, ids, strict=True)
     ]
-    too_long = [line for line, fit in zip(block, fits, strict=True) if not fit]
-    return EncodedBlock(Counter(map(int, compress(corpora, fits))), sides, too_long)
+    return sides, [line for line, fit in zip(block, fits, strict=True) if not fit]
 
 
 class Text:
@@ -137,13 +124,13 @@ class Text:
         function = partial(filter_block, rules, [languages.target for _, languages in self._corpora])
         digests = bytearray()
         with self.file.open("wb") as file, console.progress(f"filtering {self.name}", None, "pairs") as advance:
-            for block in mapped(function, blocks):
-                file.write(block.kept)
-                digests += block.digests
-                self.audits[block.corpus].read += block.read
-                for rule, found, pair in block.removed:
-                    self._remove(rule, found, pair)
-                advance(block.read)
+            for corpus, kept, own, removed in mapped(function, blocks):
+                file.write(kept)
+                digests += own
+                self.audits[corpus].read += (read := len(own) // 8 + len(removed))
+                for removal in removed:
+                    self._remove(*removal)
+                advance(read)
         self._first = first_of_each(np.frombuffer(digests, dtype=np.uint64))
         if self.name != "train" or "duplicate" in self._filters.keep:
             self._first[:] = True
@@ -158,20 +145,18 @@ class Text:
     def encode(self, tokenizers: Tokenizers, directory: Path, mapped: Mapped, console: Console) -> SplitCounts:
         """Write the token ids of the pairs that are not too long. Raises DataError if nothing is left."""
         directory.mkdir()
-        kept = Counter[int]()
         writers = [SideWriter(directory, side, getattr(tokenizers, side)) for side in ("source", "target")]
         function = partial(encode_block, tokenizers, self._filters.max_tokens)
         with console.progress(f"encoding {self.name}", int(self._first.sum()), "pairs") as advance:
-            for block in mapped(function, batched(self._read(self._first.tobytes()))):
-                for writer, side in zip(writers, block.sides, strict=True):
+            for sides, too_long in mapped(function, batched(self._read(self._first.tobytes()))):
+                for writer, side in zip(writers, sides, strict=True):
                     writer.append(*side)
-                for pair in block.too_long:
+                for pair in too_long:
                     self._remove("too_long", "", pair)
-                kept.update(block.corpora)
-                advance(block.corpora.total() + len(block.too_long))
+                advance(len(sides[0][0].lengths) + len(too_long))
         self._check_any_kept()
-        read, corpora = sum(own.read for own in self.audits), tuple(kept[index] for index in range(len(self.audits)))
-        return SplitCounts(read, kept.total(), corpora, writers[0].counts, writers[1].counts)
+        read, kept = sum(own.read for own in self.audits), tuple(own.kept for own in self.audits)
+        return SplitCounts(read, sum(kept), kept, writers[0].counts, writers[1].counts)
 
     def _read(self, chosen: Iterable[object]) -> Iterator[Line]:
         with self.file.open(encoding="utf-8", newline="\n") as file:
@@ -194,14 +179,11 @@ class Text:
         removed = sum((Counter(corpus.removed) for corpus in self.audits), Counter[str]())
         if read == 0:
             raise DataError(f"{names}: no sentence pairs in it; expected one pair per line")
-        rules = "; ".join(f"{rule} ({RULES[rule]}): {removed[rule]:,}" for rule in RULES if removed[rule])
-        advice = "See data.filters of the recipe"
+        advice = "see data.filters of the recipe"
         if removed["leak"] > read / 2:
-            advice = (
-                "The validation and test text contain the sentences of the training text: name other ones in "
-                "data.valid and data.test; nmt init chooses such texts"
-            )
-        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. {advice}")
+            advice = "data.valid and data.test contain these sentences: name other texts there; nmt init chooses such"
+        rules = "; ".join(f"{rule} ({RULES[rule]}): {removed[rule]:,}" for rule in RULES if removed[rule])
+        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept: {rules}; {advice}")
 
 
 def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -225,11 +207,7 @@ def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
 def _mapped(processes: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
     advice = "set runtime.threads to a smaller number"
     with closing(WorkerPool(function, processes, advice)) as pool:
-        yield from pool.map(_call, items)
-
-
-def _call(function: Callable[[Any], Any], item: Any) -> Any:
-    return function(item)
+        yield from pool.map(operator.call, items)
 
 
 def filtered_texts(
@@ -248,9 +226,8 @@ def filtered_texts(
             sample = sample_of(read_pairs(corpus, languages))
             if key in train:
                 samples.setdefault(languages, []).extend(sample)
-            audit.findings += findings(
-                corpus_name(key, corpus), languages, sample, data.filters if key in train else None
-            )
+            filters = data.filters if key in train else None
+            audit.findings += findings(corpus_name(key, corpus), languages, sample, filters)
         held_out = {"validation": pairs_of(recipe, data.valid), "test": pairs_of(recipe, data.test)}
         rules = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in samples.items()}
     if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
@@ -273,7 +250,8 @@ def audit_text(recipe: Recipe, work: Path, console: Console, rejected: BinaryIO 
     """
     _, audit = filtered_texts(recipe, work, console, in_processes(recipe), rejected)
     audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
-    return audit.with_rule_findings()
+    audit.add_rule_findings()
+    return audit
 
 
 def write_corpus(
@@ -298,19 +276,14 @@ def write_corpus(
         write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     fingerprint = sha256(json.dumps([[path.name, digest_of(path)] for path in files]).encode()).hexdigest()
-    audit.with_rule_findings().write(directory)
+    audit.add_rule_findings()
+    audit.write(directory)
     offsets = [TokenStore.open(directory / "train", side).offsets for side in ("source", "target")]
     stride = -(-counts[0].kept // _SAMPLED_PAIRS)
     lengths = [own[1::stride] - own[:-1:stride] for own in offsets]
-    return Manifest(
-        recorded_settings(recipe),
-        inputs,
-        fingerprint,
-        (len(tokenizers.source), len(tokenizers.target)),
-        counts[0],
-        counts[1] if recipe.data.valid else None,
-        length_limit(lengths[0], lengths[1]),
-    )
+    sizes, limit = (len(tokenizers.source), len(tokenizers.target)), length_limit(lengths[0], lengths[1])
+    train, valid = counts if recipe.data.valid else (counts[0], None)
+    return Manifest(recorded_settings(recipe), inputs, fingerprint, sizes, train, valid, limit)
 
 
 def _train_tokenizers(recipe: Recipe, text: Text, directory: Path) -> None:

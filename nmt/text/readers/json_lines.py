@@ -8,8 +8,7 @@ from typing import Any
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.han_variants import nearest_code
-from nmt.text.languages import is_language
+from nmt.text.languages import is_language, nearest_codes
 from nmt.text.readers import Columns, SentencePair, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
@@ -69,9 +68,7 @@ def _language_keys(found: dict[str, Any], languages: LanguagePair | None) -> lis
         keys = ["source", "target"]
     elif languages is not None:
         by_code = {key.rpartition(".")[2]: key for key in reversed(keys)}
-        source = nearest_code(languages.source, tuple(by_code))
-        target = nearest_code(languages.target, tuple(code for code in by_code if code != source))
-        keys = [by_code[code] for code in (source, target) if code is not None]
+        keys = [by_code[code] for code in nearest_codes(languages, by_code) or ()]
     if len(keys) < 2:
         raise ValueError(
             "no keys of both languages; name them with `columns`, as in [translation.en, translation.it]; found the "

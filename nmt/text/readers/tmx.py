@@ -13,8 +13,7 @@ from lxml import etree
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.han_variants import nearest_code
-from nmt.text.languages import primary_code
+from nmt.text.languages import nearest_codes, primary_code
 from nmt.text.readers import SentencePair, one_line
 from nmt.text.readers.opening import open_content
 
@@ -34,15 +33,13 @@ def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[SentencePai
         raise DataError(f"{path}: the languages of its pairs are not known; state them")
     paired, found = False, set[str]()
     for line, unit in _units(path):
-        source = nearest_code(languages.source, tuple(unit))
-        target = nearest_code(languages.target, tuple(code for code in unit if code != source))
         found |= unit.keys()
-        if source is not None and target is not None:
+        if (codes := nearest_codes(languages, unit)) is not None:
             paired = True
-            yield SentencePair(unit[source], unit[target], line)
+            yield SentencePair(unit[codes[0]], unit[codes[1]], line)
     if found and not paired:
-        codes = ", ".join(sorted(code or "no language" for code in found)[:20])
-        raise DataError(f"{path}: no unit has both {languages.source} and {languages.target}; found {codes}")
+        names = ", ".join(sorted(code or "no language" for code in found)[:20])
+        raise DataError(f"{path}: no unit has both {languages.source} and {languages.target}; found {names}")
 
 
 def declared_languages(path: Path) -> list[str]:

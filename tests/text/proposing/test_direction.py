@@ -147,7 +147,6 @@ def test_wrong_files_of_the_validation_text_are_refused(tmp_path: Path) -> None:
         check(tmp_path, f"test: {{file: {write_tsv(tmp_path / 'wrong.tsv', WRONG)}}}")
 
 
-def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.proposing.direction._FIRST_PAIRS", 100)
+def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", WRONG[:100] + PAIRS * 2)
     check(tmp_path)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from nmt.config import Filters, LanguagePair
-from nmt.text.preparing.findings import Finding, findings, rule_findings
+from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, findings
 from nmt.text.readers import SentencePair
 
 ENGLISH = ["The old man reads a book in the garden.", "My sister doesn't like it, but she has to go there.",
@@ -64,7 +64,7 @@ def test_tokenized_text_is_found() -> None:
         line.replace(",", " ,").replace(".", " .").replace("?", " ?").replace("n't", " n't") for line in ENGLISH
     ]
     (finding,) = found(tokenized, ITALIAN)
-    assert re.match(r"the source \(en\) is tokenized in 9\d% of the lines: ", finding.text)
+    assert re.match(r"the source \(en\) is tokenized in 9\d\.\d% of the lines: ", finding.text)
 
 
 def test_french_spaces_before_punctuation_are_no_tokenized_text() -> None:
@@ -76,7 +76,7 @@ def test_spaces_between_chinese_characters_are_found() -> None:
     (finding,) = found(ENGLISH, [" ".join(line) for line in CHINESE], "zh")
     assert (
         finding.text
-        == "the target (zh) has spaces between its characters or words in 100% of the lines: they are removed"
+        == "the target (zh) has spaces between its characters or words in 100.0% of the lines: they are removed"
     )
     assert finding.severity == "note"
 
@@ -86,7 +86,7 @@ def test_spaces_between_chinese_characters_are_found() -> None:
 )
 def test_the_other_variant_of_chinese_is_found(target: str, lines: list[str], variant: str) -> None:
     (finding,) = found(ENGLISH, lines, target)
-    assert re.match(rf"the target \({target}\) is {variant} Chinese in (9\d|100)% of the lines: ", finding.text)
+    assert re.match(rf"the target \({target}\) is {variant} Chinese in (9\d|100)\.\d% of the lines: ", finding.text)
 
 
 def test_lines_that_stop_corresponding_are_found() -> None:
@@ -103,8 +103,16 @@ def test_lines_that_stop_corresponding_are_found() -> None:
 
 
 def test_rules_that_remove_many_pairs_are_found() -> None:
-    (finding,) = rule_findings("train.tsv", 1000, {"script": 134, "copy": 9})
+    train = CorpusAudit("train.tsv", "train", 1000, {"script": 134, "copy": 9})
+    audit = Audit([train, CorpusAudit("valid.tsv", "valid", 10, {"copy": 9})], [], {})
+    audit.add_rule_findings()
+    (finding,) = audit.findings
     assert finding.text == "13.4% of the pairs: not in the script of its language (rule script)"
+
+
+def test_text_without_pairs_is_found() -> None:
+    (finding,) = findings("data.test: test.tsv", LanguagePair("en", "it"), [SentencePair("", " ")])
+    assert finding.text == "there are no sentence pairs in it"
 
 
 def test_wrongly_decoded_lines_are_found_in_a_text_of_any_size() -> None:
