@@ -33,7 +33,6 @@ def test_log_probs_equal_teacher_forcing() -> None:
         assert forced.token_log_probs == pytest.approx(
             [float(table[i, token]) for i, token in enumerate([*target, EOS])], abs=1e-4
         )
-        assert forced.log_prob == pytest.approx(sum(forced.token_log_probs))
         assert forced.attention.shape == (0, len(target) + 1, len(source) + 1)
 
 
