@@ -9,7 +9,7 @@ import torch
 from nmt.decoding import alignment_heads
 from nmt.decoding.alignment import align, default_heads, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
-from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
+from nmt.decoding.forced_decoding import Forced, Head, Pair
 from nmt.decoding.models import BatchRunner
 from nmt.model.attention_weights import attention_weights
 from nmt.model.checkpoint import AlignmentHeads
