@@ -66,10 +66,11 @@ class Tokenizer:
         model = io.BytesIO()
         # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
         text = [line for line in map(_escape, lines) if line]
+        limit: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # no default is in the file
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(text), model_writer=model,
-                model_type=settings.type, vocab_size=settings.vocab_size, hard_vocab_limit=not at_most,
+                model_type=settings.type, vocab_size=settings.vocab_size, **limit,
                 character_coverage=COVERAGE, byte_fallback=True, normalization_rule_name="identity",
                 control_symbols=[f"<{tag}>" for tag in tags], user_defined_symbols=list(settings.symbols),
                 pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
