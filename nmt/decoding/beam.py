@@ -178,17 +178,12 @@ def best_tokens(
     If not `normalized`, the logits themselves are returned.
     """
     logits = logits.float()
-    normalizer = normalizers(logits) if normalized else 0.0
+    # log p of the first token is its logit − normalizer; log_softmax reads the logits twice, logsumexp four times
+    normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if normalized else 0.0
     for rule in rules:
         rule.apply(logits, prefixes, sentences)
     best, tokens = largest(logits, count)
     return (best - normalizer).cpu(), tokens.cpu()
-
-
-def normalizers(logits: Tensor) -> Tensor:
-    """Return log Σ exp of each row of logits (N, V), as (N, 1)."""
-    # log_softmax reads the logits twice, logsumexp four times
-    return logits[:, :1] - torch.log_softmax(logits, dim=-1)[:, :1]
 
 
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
