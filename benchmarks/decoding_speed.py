@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,8 @@ def main() -> None:
             # CTranslate2 has neither constraints nor typography
             overrides = ["decode.protect=false", "decode.typography=false", *chosen.set]
             options = settings.options(beam=beam, overrides=overrides)
+            # as nmt translate does for plain text, and CTranslate2 by default
+            options = replace(options, search=options.search.model_copy(update={"log_probs": False}))
             figures, outputs = measure_engines(engines, lines, options, chosen.rounds, loaded)
             bleu = quality(outputs, reference, options.to)
             results += rows({"text": text.name, "beam": beam}, figures, outputs, bleu)

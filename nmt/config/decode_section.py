@@ -17,14 +17,12 @@ class MaxLength(Section):
 
 
 class Sampling(Section):
-    """Random translations drawn from the model's distribution."""
+    """Random translations drawn from the model's distribution. A sentence has the same ones in any text."""
 
     temperature: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     """Divisor of the logits: below 1 the distribution is sharper, above 1 flatter."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Draw from the fewest tokens whose total probability is at least this (Holtzman et al. 2020)."""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Seed of the random numbers: a sentence has the same samples whatever other sentences are translated with it."""
 
 
 class DecodeSettings(Section):
@@ -38,6 +36,9 @@ class DecodeSettings(Section):
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """Exponent α of the length normalization: log-probabilities are divided by ((5+L)/6)^α (Wu et al. 2016); 0 favours
     short translations."""
+    margin: Annotated[float | None, Field(gt=0, le=100)] = 2.0
+    """Drop hypotheses whose log-probability is lower by more than this than that of the best one of the sentence; null
+    drops only those that cannot become the best."""
     max_length: Annotated[MaxLength | None, Field(examples=[{"factor": 1.5, "extra": 10}])] = None
     """The longest translation; null uses the limit that `nmt prepare` measures on the training text."""
     no_repeat_ngram: Annotated[PositiveInt | None, Field(examples=[3])] = None

@@ -4,7 +4,6 @@ S source tokens and T target tokens of a sentence, without `</s>`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,40 +11,12 @@ from torch import Tensor
 from nmt.config import ModelSettings
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner
-from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
 from nmt.text.segment import is_punctuation, words, words_of_pieces
-from nmt.text.tokenizer import BOS, EOS
 
 Links = list[tuple[int, int]]
 """Pairs of a source word and a target word, both counted from 0, in the order of the target."""
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The attention of a model in every layer and head while it predicts a given translation.
-
-    `source` and `target` are the pieces. The source's positions in `weights` are these and `</s>`; the target's are
-    `<s>` and these: at position t the decoder predicts target piece t, or `</s>` at the last one.
-    """
-
-    weights: AttentionWeights
-    source: list[str]
-    target: list[str]
-
-
-def attention(loaded: LoadedModel, source: str, target: str, tags: Sequence[int] = ()) -> Attention:
-    """Return the attention of a model to a sentence, after ids of tags, and to the prefixes of a given translation."""
-    tokenizers, device = loaded.tokenizers, loaded.model.device
-    source_ids, target_ids = [*tags, *tokenizers.source.encode(source)], tokenizers.target.encode(target)
-    weights = attention_weights(
-        loaded.model,
-        torch.tensor([*source_ids, EOS], device=device),
-        torch.tensor([BOS, *target_ids], device=device),
-    )
-    source_pieces, target_pieces = tokenizers.source.pieces, tokenizers.target.pieces
-    return Attention(weights, [source_pieces[i] for i in source_ids], [target_pieces[i] for i in target_ids])
 
 
 def default_heads(settings: ModelSettings) -> AlignmentHeads:

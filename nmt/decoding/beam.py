@@ -4,7 +4,7 @@ B active sentences, K beam, N rows: all active hypotheses of these sentences. L 
 C candidates of a row, V vocabulary.
 """
 
-import math
+from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -31,32 +31,6 @@ class Hypothesis:
     tokens: list[int]
     log_prob: float
     normalized: float
-
-
-class BestFinished:
-    """The n best finished hypotheses of one sentence, best first; of equal ones the first that was added."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._hypotheses: list[Hypothesis] = []
-
-    @property
-    def worst(self) -> float:
-        """The normalized log-probability that a further hypothesis must exceed; -inf if there are fewer than n."""
-        return self._hypotheses[-1].normalized if len(self._hypotheses) == self._size else -math.inf
-
-    def add(self, hypothesis: Hypothesis) -> None:
-        """Insert a hypothesis if it is among the n best."""
-        if hypothesis.normalized > self.worst:
-            self._hypotheses.append(hypothesis)
-            self._hypotheses.sort(key=lambda finished: -finished.normalized)
-            del self._hypotheses[self._size :]
-
-    def result(self) -> list[Hypothesis]:
-        """Return them, best first. Raises ModelError if there is none, which only NaN can cause."""
-        if not self._hypotheses:
-            raise not_a_number()
-        return self._hypotheses
 
 
 def not_a_number() -> ModelError:
@@ -109,9 +83,13 @@ def beam_search(
     Dropping it does not change the other hypotheses: a candidate that is better does not need its place in the beam,
     and one that is worse is dropped as well, by the same bound. The search of a sentence ends with its last active
     hypothesis. At the limit, `</s>` ends all of them, with its own log-probability.
+
+    With `options.margin`, improbable hypotheses are dropped, too, although they might win: at each step those whose
+    log-probability is lower by more than this than that of the n-th best extension of the sentence, which is finished
+    or extended further (Freitag & Al-Onaizan 2017, absolute threshold pruning).
     """
     count = limits.numel()
-    finished = [BestFinished(options.n_best) for _ in range(count)]
+    finished: list[list[Hypothesis]] = [[] for _ in range(count)]  # the n best of each sentence, best first
     penalty_at_limit = [options.penalty(limit) for limit in limits.tolist()]
     bounds = torch.full((count,), -torch.inf, dtype=torch.float64)  # a log-probability up to this is dropped
     active = ActiveBeams(torch.arange(count), torch.zeros(count), torch.full((count, 1), BOS))
@@ -120,15 +98,20 @@ def beam_search(
         log_probs, tokens = best_tokens(logits, rules, active.prefixes, active.sentences, options.beam + 1)
         candidates = best_candidates(active, log_probs, tokens, options.beam)
         for sentence, hypothesis in finished_hypotheses(active, candidates, options):
-            finished[sentence].add(hypothesis)
-            bounds[sentence] = finished[sentence].worst * penalty_at_limit[sentence]
-        extended, rows = extend(active, candidates, bounds, options.beam)
+            best = finished[sentence]
+            insort(best, hypothesis, key=lambda one: -one.normalized)  # behind equal ones
+            del best[options.n_best :]
+            if len(best) == options.n_best:
+                bounds[sentence] = best[-1].normalized * penalty_at_limit[sentence]
+        extended, rows = extend(active, candidates, bounds, options)
         if observer is not None:
             observer(active, candidates, extended, rows)
         active = extended
         if active.sentences.numel():
             state.select(rows)
-    return [best.result() for best in finished]
+    if not all(finished):  # only NaN can cause this
+        raise not_a_number()
+    return finished
 
 
 def best_candidates(active: ActiveBeams, log_probs: Tensor, tokens: Tensor, beam: int) -> Candidates:
@@ -169,13 +152,17 @@ def finished_hypotheses(
     return [(sentence, Hypothesis(ids, log_prob, log_prob / penalty)) for sentence, ids, log_prob in finished]
 
 
-def extend(active: ActiveBeams, candidates: Candidates, bounds: Tensor, beam: int) -> tuple[ActiveBeams, Tensor]:
-    """Return the K best candidates of each sentence that do not end and exceed its bound, and the rows they extend."""
+def extend(
+    active: ActiveBeams, candidates: Candidates, bounds: Tensor, options: SearchOptions
+) -> tuple[ActiveBeams, Tensor]:
+    """Return the K best candidates of each sentence that do not end and are not dropped, and the rows they extend."""
     ends = (candidates.tokens == EOS).to(torch.uint8)
-    chosen = ends.argsort(dim=1, stable=True)[:, :beam]  # (B, K): a stable sort keeps the order of the others
+    chosen = ends.argsort(dim=1, stable=True)[:, : options.beam]  # (B, K): a stable sort keeps the order of the others
     log_probs, rows, tokens = (x.gather(1, chosen) for x in (candidates.log_probs, candidates.rows, candidates.tokens))
     # NaN fails this comparison too; a candidate that ends is among the chosen only if there are too few others
     kept = (log_probs > bounds[active.sentences[rows]]) & (tokens != EOS)
+    if options.margin is not None:
+        kept &= log_probs >= candidates.log_probs[:, options.n_best - 1 : options.n_best] - options.margin
     log_probs, rows, tokens = log_probs[kept], rows[kept], tokens[kept]  # (N')
     prefixes = torch.cat([active.prefixes[rows], tokens.unsqueeze(1)], dim=1)
     return ActiveBeams(active.sentences[rows], log_probs, prefixes), rows
@@ -191,17 +178,12 @@ def best_tokens(
     If not `normalized`, the logits themselves are returned.
     """
     logits = logits.float()
-    normalizer = normalizers(logits) if normalized else 0.0
+    # log p of the first token is its logit − normalizer; log_softmax reads the logits twice, logsumexp four times
+    normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if normalized else 0.0
     for rule in rules:
         rule.apply(logits, prefixes, sentences)
     best, tokens = largest(logits, count)
     return (best - normalizer).cpu(), tokens.cpu()
-
-
-def normalizers(logits: Tensor) -> Tensor:
-    """Return log Σ exp of each row of logits (N, V), as (N, 1)."""
-    # log_softmax reads the logits twice, logsumexp four times
-    return logits[:, :1] - torch.log_softmax(logits, dim=-1)[:, :1]
 
 
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:

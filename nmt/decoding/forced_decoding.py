@@ -41,11 +41,6 @@ class Forced:
         """
         return torch.from_numpy(self.weights)
 
-    @property
-    def log_prob(self) -> float:
-        """The log-probability of the whole translation."""
-        return sum(self.token_log_probs)
-
 
 def force_all(runner: BatchRunner, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
     """Return the result of the runner's first model for each pair, in order, with the attention of these heads.

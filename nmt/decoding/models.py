@@ -5,7 +5,7 @@ V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -122,29 +122,26 @@ class BatchRunner:
         """Return `function(models, batch)` for each batch, in order. The function must be picklable."""
         if self._pool is not None and len(batches) > 1 and self._pool.can_fork:
             return list(self._pool.map(function, batches))
-        return list(_map_in_threads(partial(function, self.models), batches, self.device))
+        return _map_in_threads(partial(function, self.models), batches, self.device)
 
 
 def _map_in_threads(
     function: Callable[[Batch], Result], batches: Sequence[Batch], device: torch.device
-) -> Iterator[Result]:
-    """Yield the results in order; on a CPU, each thread computes a batch by itself.
+) -> list[Result]:
+    """Return the results in order; on a CPU, each thread computes a batch by itself.
 
     The matrix products of one batch are too small for several threads: they would wait for each other half of the time.
     """
     before = torch.get_num_threads()
     threads = min(before, len(batches))
     if device.type != "cpu" or threads <= 1:
-        yield from map(function, batches)
-        return
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield from pool.map(function, batches)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        finally:
-            torch.set_num_threads(before)
+        return list(map(function, batches))
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        return list(pool.map(function, batches))
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)
 
 
 def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = math.inf) -> list[list[int]]:

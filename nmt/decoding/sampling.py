@@ -98,14 +98,13 @@ def sample_search(
 def noise_for(sentences: Sequence[Sequence[int]], limits: Tensor, options: SearchOptions) -> Tensor:
     """Return a random number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a sentence's limit.
 
-    It is a function of the seed, the source ids, and the indices of sample and position only: a sentence gets the same
-    samples in any batch. (Philox, Salmon et al. 2011, is a counter-based generator.)
+    It is a function of the source ids and the indices of sample and position only: a sentence gets the same samples in
+    any batch. (Philox, Salmon et al. 2011, is a counter-based generator.)
     """
-    assert options.sampling is not None
     noise = torch.zeros(len(sentences), options.width, int(limits.max()))
     for row, ids, limit in zip(noise, sentences, limits.tolist(), strict=True):
         for sample, numbers in enumerate(row):
-            key = seed_for("sampling", options.sampling.seed, sample, *ids)
+            key = seed_for("sampling", sample, *ids)
             drawn = np.random.Generator(np.random.Philox(key=key)).random(limit, dtype=np.float32)
             numbers[:limit] = torch.from_numpy(drawn)
     return noise

@@ -17,8 +17,8 @@ from nmt.decoding.options import SearchOptions
 from nmt.text.tokenizer import EOS
 
 Outcome = Literal["active", "finished", "pruned", "dropped"]
-"""What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but no
-extension of it can still be among the n best."""
+"""What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but
+dropped, because no extension of it can be among the n best or because it is improbable."""
 
 
 @dataclass(frozen=True)

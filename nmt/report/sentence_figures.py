@@ -7,16 +7,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from nmt.decoding.alignment import Attention, attention
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
+from nmt.model.attention_weights import AttentionWeights, attention_weights
 from nmt.model.checkpoint import resolve_model
 from nmt.report.beam_tree import BeamTree, Outcome, search_tree
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
 from nmt.text.segment import words
+from nmt.text.tokenizer import BOS, EOS
 from nmt.translation.translator import Translator
 
 _LONGEST = 60
@@ -39,7 +41,7 @@ _OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
     "active": ("extended in the next step", COLOURS[0], "-"),
     "finished": ("finished", COLOURS[2], "-"),
     "pruned": ("pruned: not among the best", "#888888", "--"),
-    "dropped": ("dropped: cannot become the best", COLOURS[3], ":"),
+    "dropped": ("dropped: improbable, or cannot become the best", COLOURS[3], ":"),
 }
 _BOX_WIDTH, _BOX_HEIGHT = 0.68, 0.72  # of the distance between two nodes
 
@@ -59,24 +61,33 @@ def sentence_drawings(model: Path, text: str, to: str | None = None) -> list[Dra
     translator = Translator.load(resolve_model(model))
     loaded = translator.models[0]
     options = translator.options(to=to or translator.languages.target[0])
-    tags, ids = translator.tag_ids(options), loaded.tokenizers.source.encode(text)
+    source, target = loaded.tokenizers.source, loaded.tokenizers.target
+    ids = source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
         raise ConfigError(f"{text!r}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}")
-    translation = translator.translate(text, options).text
+    source_ids = [*translator.tag_ids(options), *ids, EOS]
+    target_ids = [BOS, *target.encode(translator.translate(text, options).text), EOS]
+    weights = attention_weights(
+        loaded.model,
+        torch.tensor(source_ids, device=loaded.model.device),
+        torch.tensor(target_ids[:-1], device=loaded.model.device),
+    )
     search = options.search.model_copy(update={"sampling": None})
-    tree, _ = search_tree(loaded.model, [*tags, *ids], search)
-    found = attention(loaded, text, translation, tags)
-    return [*attention_drawings(found), search_drawing(tree, loaded.tokenizers.target.pieces, search)]
+    tree, _ = search_tree(loaded.model, source_ids[:-1], search)
+    pieces = [source.pieces[i] for i in source_ids], [target.pieces[i] for i in target_ids]
+    return [*attention_drawings(weights, *pieces), search_drawing(tree, target.pieces, search)]
 
 
-def attention_drawings(found: Attention) -> list[Drawing]:
-    """Return a figure for each layer of encoder, decoder and cross-attention, with one heat map for each head."""
-    source, read, predicted = [*found.source, "</s>"], ["<s>", *found.target], [*found.target, "</s>"]
-    tokens = {"encoder": (source, source), "decoder": (read, read), "cross": (predicted, source)}
+def attention_drawings(weights: AttentionWeights, source: Sequence[str], target: Sequence[str]) -> list[Drawing]:
+    """Return a figure for each layer of encoder, decoder and cross-attention, with one heat map for each head.
+
+    The source ends with `</s>`; the target begins with `<s>` and ends with `</s>`.
+    """
+    tokens = {"encoder": (source, source), "decoder": (target[:-1], target[:-1]), "cross": (target[1:], source)}
     return [
         _heads_of_layer(kind, layer, heads, tokens[kind])
         for kind in _KINDS
-        for layer, heads in enumerate(getattr(found.weights, kind), start=1)
+        for layer, heads in enumerate(getattr(weights, kind), start=1)
     ]
 
 

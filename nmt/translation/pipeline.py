@@ -7,14 +7,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.identification import found_instead
+from nmt.text.languages import found_instead
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_text
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
@@ -54,11 +54,6 @@ class LineInput:
     """`Translator.scale`: how many times as large as on a CPU a line batch is."""
     parallel: Sequence[str] | None = None  # a line for each line of the input
     option: str = ""  # the option that names the file of the parallel text
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the lines are typed."""
-        return self.stream.isatty()
 
     @property
     def size(self) -> int | None:
@@ -148,12 +143,13 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
     """
     differing: list[int] = []
     invalid: list[int] = []
-    if source.is_terminal:
+    is_typed = source.stream.isatty()
+    if is_typed:
         console.info("type or paste text, one sentence per line; Ctrl-D ends")
     if output.lines:
         console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
     # no progress bar on a terminal between typed lines or translations
-    hidden = source.is_terminal or output.is_terminal
+    hidden = is_typed or output.is_terminal
     try:
         with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
             for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
@@ -202,7 +198,7 @@ def translate_stream(
         since = f"after line {before:,}, where this process continued, " if before else ""
         warning = translations_with(DIFFERING, "line", [f"{number:,}" for number in differing])
         console.warn(f"{since}{warning}; --json lists them for each line as missing and surplus")
-    if not source.is_terminal:  # else most of the time was spent on typing
+    if not source.stream.isatty():  # else most of the time was spent on typing
         console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
 
@@ -210,8 +206,6 @@ def translate_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
 ) -> tuple[str, list[int]]:
     """Translate a line batch; return its output, and the lines that differ in content from their source."""
-    if not as_json and options.search.n_best == 1:  # the output has no log-probabilities
-        options = replace(options, search=options.search.model_copy(update={"log_probs": False}))
     translations = translator.translate_lines(batch.texts, options, batch.parallel)
     numbered = list(enumerate(translations, start=batch.first))
     if as_json:

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nmt.config import DecodeSettings, Languages, TokenizerSettings
 from nmt.decoding import alignment_heads
-from nmt.decoding.alignment import align, attention, default_heads, word_links
+from nmt.decoding.alignment import align, default_heads, word_links
 from nmt.decoding.alignment_heads import anchors, best_heads
-from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
+from nmt.decoding.forced_decoding import Forced, Head, Pair
 from nmt.decoding.models import BatchRunner
-from nmt.model.checkpoint import AlignmentHeads, LoadedModel
-from nmt.text.tokenizer import Tokenizer, Tokenizers
+from nmt.model.attention_weights import attention_weights
+from nmt.model.checkpoint import AlignmentHeads
+from nmt.text.tokenizer import BOS, EOS
 from tests.builders import tiny_loaded_model, tiny_model
 
 SOURCE = [b" The", b" ca", b"ts", b" sleep", b"."]
@@ -85,7 +85,8 @@ class TestAttention:
         pairs = [("the cat sleeps", "a dog"), ("a dog", ""), ("no", "we drink tea")]
         found = align(BatchRunner([loaded.model, tiny_model(1)]), loaded, pairs, 10)
         for (line, text), links in zip(pairs, found, strict=True):
-            cross = attention(loaded, line, text).weights.cross
+            ids = torch.tensor([*tokenizer.encode(line), EOS]), torch.tensor([BOS, *tokenizer.encode(text)])
+            cross = attention_weights(loaded.model, *ids).cross
             mean = (cross[0, 0, :-1] + cross[0, 1, :-1]) / 2
             assert links == word_links(mean, tokenizer.spell_text(line), tokenizer.spell_text(text))
         assert found[0] != []
@@ -94,23 +95,6 @@ class TestAttention:
     def test_default_heads_are_those_of_the_second_last_layer(self, layers: int, expected: int) -> None:
         settings = tiny_model(0, decoder_layers=layers).settings
         assert default_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
-
-    def test_attention_has_all_layers_and_heads(self) -> None:
-        tokenizer = Tokenizer.train(["the cat sleeps il gatto dorme"] * 20, TokenizerSettings(vocab_size=275))
-        model = tiny_model(3, vocabulary=len(tokenizer))
-        languages = Languages(source="en", target="it")
-        loaded = LoadedModel(model, Tokenizers(tokenizer, tokenizer), languages, DecodeSettings())
-        found = attention(loaded, "the cat", "gatto")
-        ids, target = tokenizer.encode("the cat"), tokenizer.encode("gatto")
-        assert "".join(found.source) == "▁the▁cat"
-        assert "".join(found.target) == "▁gatto"
-        sizes = {"encoder": (len(ids) + 1,) * 2, "decoder": (len(target) + 1,) * 2}
-        sizes["cross"] = (len(target) + 1, len(ids) + 1)
-        for name, size in sizes.items():
-            layers = model.settings.encoder_layers if name == "encoder" else 2
-            assert getattr(found.weights, name).shape == (layers, 2, *size)
-        (forced,) = force_all(BatchRunner([model]), [(ids, target)], 1, [(1, 0)])
-        torch.testing.assert_close(found.weights.cross[1, 0], forced.attention[0])
 
 
 def anchor_text(draw: random.Random) -> list[Pair]:

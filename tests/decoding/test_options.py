@@ -11,6 +11,7 @@ from nmt.text.tokenizer import EOS, PAD
 CHANGED_SETTINGS = {
     "beam": 3,
     "length_penalty": 0.5,
+    "margin": None,
     "max_length": MaxLength(factor=3.5, extra=4),
     "no_repeat_ngram": 3,
     "sampling": Sampling(top_p=0.5),
@@ -67,7 +68,7 @@ def test_contradicting_options_raise(wrong: dict[str, object], message: str) -> 
         {"sampling": {"temperature": 0.0}},
         {"sampling": {"top_p": 0.0}},
         {"sampling": {"top_p": 1.1}},
-        {"sampling": {"seed": -1}},
+        {"margin": 0.0},
         {"sampling": {"temprature": 1.0}},
         {"forbidden": (PAD, EOS)},
     ],

@@ -31,7 +31,7 @@ def options_for(n_best: int, extra: int = 4, batch_tokens: int = 8192, **samplin
     sentences=st.lists(st.lists(st.integers(4, 11), min_size=1, max_size=9), min_size=1, max_size=12),
     order=st.randoms(use_true_random=False),
     budget=st.integers(1, 60),
-    sampling=st.sampled_from([{}, {"temperature": 0.7, "seed": 3}, {"top_p": 0.8, "temperature": 1.5}]),
+    sampling=st.sampled_from([{}, {"temperature": 0.7}, {"top_p": 0.8, "temperature": 1.5}]),
 )
 def test_samples_do_not_depend_on_the_batch(
     sentences: list[list[int]], order: object, budget: int, sampling: dict[str, float]
@@ -51,8 +51,6 @@ def test_samples_do_not_depend_on_their_number() -> None:
     few, many = ([one.tokens for one in only(search_all(runner, [[4, 5]], options_for(n)))] for n in (3, 9))
     assert Counter(map(tuple, few)) <= Counter(map(tuple, many))
     assert len(set(map(tuple, many))) > 1
-    other = [one.tokens for one in only(search_all(runner, [[4, 5]], options_for(9, seed=2)))]
-    assert other != many
 
 
 def test_noise_is_uniform_and_differs_by_sentence_sample_and_position() -> None:

@@ -9,7 +9,6 @@ from matplotlib.colors import to_hex
 
 from nmt.config import DecodeSettings
 from nmt.config.decode_section import Sampling
-from nmt.decoding.alignment import Attention
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.attention_weights import AttentionWeights
@@ -27,10 +26,10 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
     encoder, decoder, cross = (
         torch.rand(layers, 3, *shape, generator=draw) for layers, shape in ((2, (4, 4)), (1, (3, 3)), (1, (3, 4)))
     )
-    found = Attention(AttentionWeights(encoder, decoder, cross), ["▁a", "▁b", "c"], ["▁x", "y"])
-    drawings = {one.name.removeprefix("attention-"): one for one in attention_drawings(found)}
-    assert list(drawings) == ["encoder-layer-1", "encoder-layer-2", "decoder-layer-1", "cross-layer-1"]
     source = ["▁a", "▁b", "c", "</s>"]
+    found = attention_drawings(AttentionWeights(encoder, decoder, cross), source, ["<s>", "▁x", "y", "</s>"])
+    drawings = {one.name.removeprefix("attention-"): one for one in found}
+    assert list(drawings) == ["encoder-layer-1", "encoder-layer-2", "decoder-layer-1", "cross-layer-1"]
     expected = {
         "encoder-layer-2": (encoder[1], source, source),
         "decoder-layer-1": (decoder[0], ["<s>", "▁x", "y"], ["<s>", "▁x", "y"]),
