@@ -115,8 +115,9 @@ class BatchRunner:
 
     @property
     def processes(self) -> int:
-        """Number of processes among which the batches are divided."""
-        return 1 if self._pool is None else self._pool.count
+        """Number of processes, or of threads in this process, among which the batches are divided."""
+        threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        return threads if self._pool is None else self._pool.count
 
     def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         """Return `function(models, batch)` for each batch, in order. The function must be picklable."""
