@@ -13,8 +13,7 @@ import sacrebleu
 from nmt.config import CorpusFile, RuntimeSettings
 from nmt.text.corpus import read_pairs
 from nmt.text.normalize import normalize
-from nmt.text.numerals import lost_numbers
-from nmt.text.protection import compare, items
+from nmt.text.protection import compare, items, lost_numbers
 from nmt.translation.translator import Translator
 
 

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 from typer.main import get_command
 
-from nmt.text.identification import identify
+from nmt.text.languages import identify
 
 IMPORTED = [
     "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",

@@ -65,7 +65,9 @@ def drawings_of(recipe: Path | None, model: Path | None, text: str | None) -> tu
             drawings += corpus_drawings(corpus, _BUDGET if train.batch_tokens == "auto" else train.group_budget)
         except NMTError as error:
             left_out.append(f"masks, padding: {error}")
-    sentence = chosen_sentence(corpus.valid_sources) if text is None and corpus is not None else text
+    sentence = text
+    if text is None and corpus is not None:
+        sentence = chosen_sentence([line for sources, _ in corpus.valid_texts for line in sources])
     if model is None:
         left_out.append("attention, search: no model; add --model MODEL")
     elif sentence is None:

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -12,16 +13,23 @@ from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.corpus import SentencePair, format_of, read_pairs
-from nmt.text.preparing.findings import findings
-from nmt.text.proposing.direction import checked_direction, known_direction, with_text_columns
+from nmt.text.corpus import format_of, read_pairs
+from nmt.text.preparing.audit import findings, sample_of
+from nmt.text.proposing.direction import (
+    OPTION,
+    Direction,
+    checked_direction,
+    known_direction,
+    with_text_columns,
+    wrong_sides,
+)  # fmt: skip
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
-from nmt.text.proposing.profile import TextProfile
-from nmt.text.proposing.proposal import Setting, propose, recipe_text
+from nmt.text.proposing.proposal import Setting, TextProfile, propose
+from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 
 _LEAST_PAIRS = 100
-_PAIRS_SHOWN = 10_000  # pairs between two updates of the progress bar
+_WIDTH = 100  # of a comment
 _LITTLE_TEXT = 300_000  # target tokens
 _OF_LITTLE_TEXT = (
     "This is little text. Measured: BLEU 10 with 2,000 short pairs of Tatoeba en-it, 31 with 20,000 of en-zh, 51 "
@@ -47,13 +55,18 @@ def init(request: InitRequest, console: Console) -> None:
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = {part: [with_text_columns(each, languages) for each in every] for part, every in corpora.items()}
     train, profile = corpora.pop("train"), TextProfile()
-    found = candidates(_profiled(_pairs(train, languages), profile, console))
+    with console.status("reading the text"):
+        profile.sample = candidates(profile.counted(_pairs(train, languages)))
     _check_size(request, profile)
-    direction, warning = checked_direction(known, list(train[0].files.values()), profile.sample)
+    in_order = sorted(profile.sample, key=lambda pair: pair.line)
+    direction, warning = checked_direction(known, list(train[0].files.values()), in_order)
     languages = LanguagePair(direction.source, direction.target)
     given = [each for every in corpora.values() for each in every]
+    _check_languages(given, direction, console)
     with console.status("choosing validation and test text"):
-        held_out = _held_out(request, choose(found, _pairs(train, languages), _pairs(given, languages)), profile)
+        held_out = _held_out(
+            request, choose(profile.sample, _pairs(train, languages), _pairs(given, languages)), profile
+        )
         unusual = [line for corpus in (*train, *given) for line in _unusual(corpus, languages)]
     for shown in filter(None, (warning, *unusual)):
         console.warn(shown)
@@ -75,7 +88,7 @@ def init(request: InitRequest, console: Console) -> None:
         request.output.parent.mkdir(parents=True, exist_ok=True)
     for part, pairs in held_out.items():
         write_output(request.held_out[part], "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
-    write_output(request.output, recipe_text(comments, settings))
+    write_output(request.output, _recipe_text(comments, settings))
     for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
         console.info(line)
     written = " and ".join(str(path) for path in (request.output, *request.held_out.values()))
@@ -91,6 +104,18 @@ def _check_are_new(request: InitRequest) -> None:
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
             )
+
+
+def _check_languages(given: Sequence[CorpusFile], direction: Direction, console: Console) -> None:
+    """Raise ConfigError if a given validation or test text is in other languages; warn if these are stated."""
+    languages = LanguagePair(direction.source, direction.target)
+    for corpus in given:
+        sample, files = sample_of(read_pairs(corpus, languages)), list(corpus.files.values())
+        if (wrong := wrong_sides(sample, direction, files)) is not None:
+            if direction.origin != OPTION:
+                advice = f"give a text of {direction.source} and {direction.target}, in this order"
+                raise ConfigError(f"the text is not in its languages; {advice}:\n{wrong.evidence}")
+            console.warn(f"the text is not in its languages:\n{wrong.evidence}")
 
 
 def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
@@ -109,16 +134,6 @@ def _has_both(file: Path) -> bool:
 
 def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Iterator[SentencePair]:
     return (pair for each in corpora for pair in read_pairs(each, languages))
-
-
-def _profiled(pairs: Iterator[SentencePair], profile: TextProfile, console: Console) -> Iterator[SentencePair]:
-    """Yield pairs, and measure them."""
-    with console.progress("reading", None, "pairs") as advance:
-        for number, pair in enumerate(pairs, start=1):
-            profile.add(pair)
-            if number % _PAIRS_SHOWN == 0:
-                advance(_PAIRS_SHOWN)
-            yield pair
 
 
 def _names(request: InitRequest) -> str:
@@ -154,7 +169,7 @@ def _held_out(
 def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
     """Yield what `nmt prepare` would warn of, so that it is known before."""
     name = " and ".join(map(str, corpus.files.values()))
-    for finding in findings(name, languages, read_pairs(corpus, languages), Filters()):
+    for finding in findings(name, languages, sample_of(read_pairs(corpus, languages)), Filters()):
         if finding.severity == "warning":
             yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
 
@@ -194,3 +209,22 @@ def _comments_and_settings(names: str, profile: TextProfile, console: Console) -
     )
     settings = {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **expected.proposal.settings}
     return comments, {**settings, "decode": Setting("{beam: 4}")}
+
+
+def _recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> str:
+    """Return a recipe as YAML: comments at its head, and the settings by their keys, with their reasons as comments."""
+    lines = ["# Written by nmt init. In the folder `run`, recipe.yaml will have all keys with their defaults."]
+    section = ""
+    lines += [line for comment in comments for line in _comment(comment, "")]
+    for key, setting in settings.items():
+        before, (section, _, name) = section, key.rpartition(".")
+        if section not in ("", before):
+            lines.append(f"{section}:")
+        indent = "  " if section else ""
+        lines += [*_comment(setting.reason, indent), f"{indent}{name}: {setting.value}"]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    wrapped = (textwrap.wrap(part, _WIDTH, break_long_words=False, break_on_hyphens=False) for part in text.split("\n"))
+    return [f"{indent}# {line}" for lines in wrapped for line in lines]

@@ -3,7 +3,7 @@
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,13 +15,13 @@ from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.audit import Audit, count_rows
+from nmt.text.preparing.audit import Audit, CorpusAudit
 from nmt.text.preparing.preparation import Mapped, audit_text, write_corpus
 from nmt.text.preparing.rules import RULES
-from nmt.text.preparing.tokenizer_training import initial_tokenizers
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
 from nmt.text.readers.opening import open_file
+from nmt.text.tokenizer import initial_tokenizers
 
 _STAGING = ".partial"
 """The folder inside that of the prepared corpus in which a new one is written."""
@@ -62,7 +62,9 @@ def prepare(
                 console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected, mapped, check)
     check(corpus.manifest)
-    console.info(f"{directory}: the prepared corpus is current")
+    missing = [str(path) for path in input_files(recipe).values() if not path.exists()]
+    note = f"; missing files count as unchanged: {', '.join(missing)}" if missing else ""
+    console.info(f"{directory}: the prepared corpus is current{note}")
     return corpus
 
 
@@ -183,9 +185,21 @@ def _show_examples(audit: Audit, console: Console) -> None:
             console.info("\n    ".join(lines))
 
 
+def _count_rows(corpora: Sequence[CorpusAudit]) -> list[list[str]]:
+    """Return the pairs read, removed by each rule and kept, a column for each corpus."""
+    rows = [["pairs read", *(f"{corpus.read:,}" for corpus in corpora)]]
+    for rule, meaning in RULES.items():
+        removed = [(corpus.removed.get(rule, 0), corpus.read) for corpus in corpora]
+        if any(count for count, _ in removed):
+            shares = (f"{count:,} ({count / read:.2%})" if count else "0" for count, read in removed)
+            rows.append([f"{rule}: {meaning}", *shares])
+    rows.append(["pairs kept", *(f"{corpus.kept:,}" for corpus in corpora)])
+    return rows
+
+
 def show_audit(audit: Audit, console: Console) -> None:
     """Show how many pairs each rule removed from each corpus, and what is unusual about the corpora."""
-    rows, headers = count_rows(audit.corpora), [re.sub("(:|\\+) ", r"\1\n", corpus.name) for corpus in audit.corpora]
+    rows, headers = _count_rows(audit.corpora), [re.sub("(:|\\+) ", r"\1\n", corpus.name) for corpus in audit.corpora]
     if len(headers) > _WIDE_COLUMNS:  # labels with the meaning of each rule would leave no room for the columns
         console.info("\n".join(corpus.name for corpus in audit.corpora))
         rows = [[row[0].partition(":")[0], *row[1:]] for row in rows]

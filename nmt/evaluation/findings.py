@@ -13,12 +13,19 @@ from itertools import groupby
 from operator import and_, eq
 
 from nmt.system.console import counted
-from nmt.text.han_variants import Variant, other_variant, variant_of
-from nmt.text.identification import script_shares
-from nmt.text.languages import HAN, KANA, SCRIPTS, TargetLanguage, script_of
+from nmt.text.languages import (
+    HAN,
+    KANA,
+    SCRIPTS,
+    TargetLanguage,
+    Variant,
+    other_variant,
+    script_of,
+    script_shares,
+    variant_of,
+)
 from nmt.text.normalize import normalize
-from nmt.text.numerals import lost_numbers
-from nmt.text.protection import compare, compare_marks, without_items
+from nmt.text.protection import compare, compare_marks, lost_numbers, without_items
 from nmt.text.segment import words
 
 KINDS = {

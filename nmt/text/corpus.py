@@ -1,20 +1,17 @@
 """Read the sentence pairs of a parallel text, in any of its formats."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import DataError
-from nmt.text.han_variants import nearest_code
-from nmt.text.languages import is_language
-from nmt.text.readers import Row
+from nmt.text.languages import is_language, nearest_codes
+from nmt.text.readers import SentencePair
 from nmt.text.readers.json_lines import first_keys, read_json_lines
 from nmt.text.readers.opening import COMPRESSED, split_member, text_members
-from nmt.text.readers.tables import read_records, read_table
+from nmt.text.readers.tables import read_records, read_table, read_two_files
 from nmt.text.readers.tmx import declared_languages, read_tmx
-from nmt.text.readers.two_files import read_two_files
 
 _FORMATS = {".csv": "csv", ".tmx": "tmx", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 """Formats by the endings of file names; all others are tsv."""
@@ -24,25 +21,13 @@ _NUMBERS = ("id", "no")
 """Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages."""
 
 
-@dataclass(frozen=True, slots=True)
-class SentencePair:
-    """A sentence and its translation."""
-
-    source: str
-    target: str
-    file: str = field(default="", compare=False)
-    """Where it was read: the file of the source sentence, or the member of an archive."""
-    line: int = field(default=0, compare=False)
-    """The line of that file, from 1, at which it begins."""
-
-
 def text_files(corpus: CorpusFile) -> dict[str, Path]:
     """Return the files on disk that a corpus is read from, by key; a file may be missing."""
     return {key: split_member(path)[0] for key, path in corpus.files.items()}
 
 
 def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[SentencePair]:
-    """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
+    """Return the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
 
     `languages` select the sides of a file that names its languages; None if they are not known yet: then they are the
     first two of the file.
@@ -51,23 +36,16 @@ def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[S
     number of lines.
     """
     first, *second = parts_of(corpus, languages)
-    columns, kind = corpus.columns, "two files" if second else format_of(first)
-    rows: Iterator[Row]
     if second:
-        rows = read_two_files(first, second[0])
-    elif kind == "jsonl":
-        keys = (columns[0], columns[1]) if isinstance(columns[0], str) and isinstance(columns[1], str) else None
-        if keys is None and columns != (1, 2):
-            raise DataError(f"{first}: `columns` of JSON lines are keys, as in [translation.en, translation.it]")
-        rows = read_json_lines(first, keys, languages)
-    elif kind == "tmx":
+        return read_two_files(first, second[0])
+    kind, columns = format_of(first), corpus.columns
+    if kind == "jsonl":
+        return read_json_lines(first, columns, languages)
+    if kind == "tmx":
         if columns != (1, 2):
             raise DataError(f"{first}: a TMX file has no columns; its languages are chosen by `languages`")
-        rows = read_tmx(first, languages)
-    else:
-        rows = read_table(first, kind == "csv", columns, languages)
-    for line, source, target in rows:
-        yield SentencePair(source, target, str(first), line)
+        return read_tmx(first, languages)
+    return read_table(first, kind == "csv", columns, languages)
 
 
 def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
@@ -121,11 +99,9 @@ def parts_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Path]:
         return list(corpus.files.values())
     members = text_members(corpus.file)
     by_code = {Path(member).suffix[1:]: member for member in members}
-    wanted = () if languages is None else (languages.source, languages.target)
-    sides = [by_code[code] for side in wanted if (code := nearest_code(side, tuple(by_code))) is not None]
-    if len(set(sides)) == 2:
-        members = sides
-    elif len(members) > (1 if wanted else 2):
+    if languages is not None and (codes := nearest_codes(languages, by_code)) is not None:
+        members = [by_code[code] for code in codes]
+    elif len(members) > (2 if languages is None else 1):
         raise DataError(
             f"{corpus.file}: found {len(members)} texts ({', '.join(members[:10])}); name one as `file: "
             f"{corpus.file}/NAME`, or two as source and target"

@@ -1,8 +1,8 @@
 """Glossaries: source terms with required translations, as tab-separated lines.
 
 >>> glossary = Glossary.read(Path("terms.tsv"))  # download<TAB>scaricare, and US<TAB>Stati Uniti
->>> glossary.targets("Download it for us.")
-['scaricare']
+>>> glossary.matches("Download it for us.")
+[('scaricare', 0, 8)]
 
 A term matches whole words of a line; the longest term has priority, and matches do not overlap. Words are runs of
 letters and digits; each character of Chinese and Japanese is one. A term in lower case also matches other
@@ -59,25 +59,19 @@ class Glossary:
                     f"source term, one tab, the target term: {line[:60]!r}; correct the line, or remove it"
                 )
             if words in seen:
-                raise DataError(
-                    f"{path}:{number}: '{columns[0]}' is on line {seen[words]} already; keep one of the lines, for "
-                    "a term has one translation"
-                )
+                found = f"'{columns[0]}' is on line {seen[words]} already"
+                raise DataError(f"{path}:{number}: {found}; keep one of the lines, for a term has one translation")
             seen[words] = number
             terms[columns[0]] = columns[1]
         if not terms:
             raise DataError(f"{path}: there are no terms in it; write one a line: source term, tab, target term")
         return cls(terms)
 
-    def targets(self, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[str]:
+    def matches(self, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[tuple[str, int, int]]:
         """Return the target terms that the translation of a line must contain, one for each match, in order.
 
-        Nothing matches in the spans `outside`, (start, end).
+        Each has the span of its source term in the line. Nothing matches in the spans `outside`, (start, end).
         """
-        return [target for target, *_ in self.matches(line, outside)]
-
-    def matches(self, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[tuple[str, int, int]]:
-        """Return these terms, each with the span of its source term in the line."""
         found = [
             word for word in _WORD.finditer(line) if not any(start <= word.start() < end for start, end in outside)
         ]

@@ -109,12 +109,10 @@ def why_stale(recipe: Recipe) -> str | None:
         manifest = Manifest.read(directory)
     except UnusableCorpusError as error:
         return error.reason
-    if (changed := next(differences(manifest.settings, recorded_settings(recipe)), None)) is not None:
-        return str(changed)
     files = input_files(recipe)
-    return next(
-        (f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)), None
-    )
+    changed = [*map(str, differences(manifest.settings, recorded_settings(recipe)))]
+    changed += [f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)]
+    return changed[0] if changed else None
 
 
 def recorded_settings(recipe: Recipe) -> dict[str, Any]:

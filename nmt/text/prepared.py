@@ -15,7 +15,7 @@ stored: the pairs of one corpus are contiguous, in the order of the recipe, and 
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ModelError
-from nmt.text.corpus import SentencePair
 from nmt.text.manifest import Manifest, SideCounts, UnusableCorpusError
+from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
 Ids = npt.NDArray[np.int32]
@@ -198,63 +198,47 @@ class PreparedCorpus:
         except ModelError as error:
             raise UnusableCorpusError(str(error)) from None
         train = PreparedSplit.open(directory / "train", manifest.train.corpora)
-        valid = None
-        if manifest.valid is not None:
-            valid = PreparedSplit.open(directory / "valid", manifest.valid.corpora)
+        counts = manifest.valid
+        valid = None if counts is None else PreparedSplit.open(directory / "valid", counts.corpora)
         if recipe is not None:
             train = train.with_settings(recipe, recipe.data.train, tokenizers.source)
-            if valid is not None:
-                valid = valid.with_settings(recipe, recipe.data.valid, tokenizers.source)
+            valid = valid and valid.with_settings(recipe, recipe.data.valid, tokenizers.source)
         return cls(train, valid, [] if valid is None else _read_valid_texts(directory), tokenizers, manifest)
-
-    @property
-    def valid_sources(self) -> list[str]:
-        """The sources of all validation texts."""
-        return [line for sources, _ in self.valid_texts for line in sources]
-
-
-class ArrayFile:
-    """A one-dimensional `.npy` file that grows: its header has space for a larger number of values."""
-
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self._path, self._dtype = path, dtype
-        self.length = 0
-        path.touch()
-        self.append(np.zeros(0))
-
-    def append(self, values: npt.NDArray[Any]) -> None:
-        """Append an array."""
-        self.length += len(values)
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
-        with self._path.open("r+b") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            file.seek(0, 2)
-            file.write(values.astype(self._dtype).tobytes())
 
 
 class SideWriter:
     """Writes the sentences of a side, which `TokenStore.open` reads, and counts what they consist of."""
 
     def __init__(self, directory: Path, side: str, tokenizer: Tokenizer) -> None:
-        small = len(tokenizer) <= 1 << 16
-        self._tokens = ArrayFile(directory / f"{side}.tokens.npy", np.dtype(np.uint16 if small else np.int32))
-        self._offsets = ArrayFile(directory / f"{side}.offsets.npy", np.dtype(np.int64))
-        self._offsets.append(np.zeros(1))
+        self._tokens, self._offsets = directory / f"{side}.tokens.npy", directory / f"{side}.offsets.npy"
+        self._dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.int32)
         self._spelled = tokenizer.spelled()
-        self._characters = self._missing = 0
+        self._sentences = self._length = self._characters = self._missing = 0
+        _append(self._offsets, 0, np.zeros(1, dtype=np.int64))
+        _append(self._tokens, 0, np.zeros(0, dtype=self._dtype))
 
-    def append(self, lines: Iterable[str], sentences: Sequence[Sequence[int]]) -> None:
-        """Append sentences with their ids."""
-        stored = Sentences.of(sentences)
-        self._offsets.append(self._tokens.length + np.cumsum(stored.lengths))
-        self._tokens.append(stored.ids)
-        self._characters += sum(map(len, lines))
-        self._missing += int(self._spelled[stored.ids].sum())
+    def append(self, sentences: Sentences, characters: int) -> None:
+        """Append sentences of so many characters."""
+        _append(self._offsets, 1 + self._sentences, self._length + np.cumsum(sentences.lengths))
+        _append(self._tokens, self._length, sentences.ids.astype(self._dtype))
+        self._sentences += len(sentences.lengths)
+        self._length += len(sentences.ids)
+        self._characters += characters
+        self._missing += int(self._spelled[sentences.ids].sum())
 
     @property
     def counts(self) -> SideCounts:
         """What was written."""
-        return SideCounts(self._tokens.length, self._characters, self._missing)
+        return SideCounts(self._length, self._characters, self._missing)
+
+
+def _append(path: Path, length: int, values: npt.NDArray[Any]) -> None:
+    """Append values to an `.npy` file with so many; its header has space for a larger number."""
+    with path.open("r+b" if path.exists() else "w+b") as file:
+        header = {"descr": values.dtype.str, "fortran_order": False, "shape": (length + len(values),)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.seek(0, 2)
+        file.write(values.tobytes())
 
 
 def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) -> None:

@@ -26,8 +26,6 @@ _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،
 _SPACE = re.compile(r"\s++")
 _ABBREVIATION = re.compile(r"(?<!\w)[A-Z][a-z]{0,2}\.\s*\Z")
 _UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
-_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
-_LONGEST_CLUSTER = 16
 _MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 _WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
 
@@ -59,9 +57,7 @@ def join_segments(segments: Sequence[str], translations: Sequence[str]) -> str:
             joined.append(translation)
             spaced = False
         bare = segment.rstrip()
-        spaced = (
-            spaced or bare != segment or bool(re.search(rf"[。！？｡，；：、]{_CLOSING}*$", bare[-_LONGEST_CLUSTER:]))
-        )
+        spaced = spaced or bare != segment or bool(re.search(rf"[。！？｡，；：、]{_CLOSING}*$", bare[-16:]))
     return "".join(joined)
 
 
@@ -79,16 +75,13 @@ def sentences(text: str) -> list[str]:
 def _shorten(text: str, boundaries: Sequence[re.Pattern[str]], limit: int, count: Count) -> Iterator[str]:
     """Yield the text if it fits, otherwise runs of parts that end at the first boundary, as long as possible.
 
-    A run whose only part is too long is divided at the next boundary, and without one into halves, between grapheme
-    clusters where possible.
+    A run whose only part is too long is divided at the next boundary, and without one into halves.
     """
     if len(text) < 2 or count(text) <= limit:
         yield text
     elif not boundaries:
         middle = len(text) // 2
-        near = range(middle, min(middle + _LONGEST_CLUSTER, len(text)))
-        cut = next((position for position in near if not _continues_cluster(text, position)), middle)
-        for half in (text[:cut], text[cut:]):
+        for half in (text[:middle], text[middle:]):
             yield from _shorten(half, (), limit, count)
     else:
         run, remaining = "", limit
@@ -99,11 +92,6 @@ def _shorten(text: str, boundaries: Sequence[re.Pattern[str]], limit: int, count
                 run, remaining = "", limit
             run, remaining = run + part, remaining - size
         yield from _shorten(run, boundaries[1:], limit, count)
-
-
-def _continues_cluster(text: str, position: int) -> bool:
-    """Whether the character at `position` belongs to the one before it."""
-    return bool(unicodedata.combining(text[position])) or text[position] in _JOINERS or text[position - 1] == "\u200d"
 
 
 def _split_at(text: str, ends: Sequence[int]) -> list[str]:

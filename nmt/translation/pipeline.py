@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
-from nmt.text.identification import found_instead
+from nmt.text.languages import found_instead
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_text
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput

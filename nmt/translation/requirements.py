@@ -7,8 +7,7 @@ from typing import Any
 from nmt.decoding.options import SearchOptions
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
-from nmt.text.numerals import lost_numbers
-from nmt.text.protection import ContentDiff, compare, compare_marks, items, repair, without_items
+from nmt.text.protection import ContentDiff, compare, compare_marks, items, lost_numbers, repair, without_items
 from nmt.text.typography import apply_typography
 from nmt.translation.placement import Phrase
 

@@ -256,6 +256,14 @@ def test_stated_languages_win_with_a_warning(folder: Path) -> None:
     assert recipe.data.filters.keep == ("language",)  # otherwise nmt train would refuse the text
 
 
+def test_swapped_validation_text_is_refused(folder: Path) -> None:
+    write_lines(folder / "v.tsv", *(f"{ITALIAN.format(n)}\t{ENGLISH.format(n)}" for n in range(100)))
+    message = refused("text.en", "text.it", "--valid", "v.tsv", "-o", "new/recipe.yaml")
+    assert "not in its languages; give a text of en and it, in this order:\n  v.tsv, source: expected en" in message
+    messages = init("text.en", "text.it", "--valid", "v.tsv", "--languages", "en-it")
+    assert "warning: the text is not in its languages:\n  v.tsv, source: expected en" in messages
+
+
 def test_errors_do_not_wait_for_torch(folder: Path) -> None:
     program = (
         "import sys, nmt.cli\ntry: nmt.cli.main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"

@@ -14,8 +14,7 @@ from nmt.report import corpus_section as module
 from nmt.report.corpus_section import audit_html, corpus_section, histogram, length_drawings
 from nmt.report.run_records import RunRecords
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.audit import Audit, CorpusAudit, Removed
-from nmt.text.preparing.findings import Finding
+from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, Removed
 from tests.report.run_files import train_line, write_run
 
 

@@ -9,14 +9,15 @@ import pytest
 
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
-from nmt.text.corpus import SentencePair, evenly_spread, named_languages, read_pairs, text_files
+from nmt.text.corpus import evenly_spread, named_languages, parts_of, read_pairs, text_files
+from nmt.text.readers import SentencePair
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 TMX = (
     '<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv>'
     '<tuv xml:lang="it"><seg>uno</seg></tuv></tu></body></tmx>'
 )
-ONE = [SentencePair("one", "uno")]
+ONE = [("one", "uno")]
 
 
 def write(path: Path, content: str) -> Path:
@@ -24,8 +25,8 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
-def pairs(languages: LanguagePair | None = ENGLISH_ITALIAN, **settings: object) -> list[SentencePair]:
-    return list(read_pairs(CorpusFile.model_validate(settings), languages))
+def pairs(languages: LanguagePair | None = ENGLISH_ITALIAN, **settings: object) -> list[tuple[str, str]]:
+    return [pair[:2] for pair in read_pairs(CorpusFile.model_validate(settings), languages)]
 
 
 def archive(path: Path, **members: str) -> Path:
@@ -35,24 +36,25 @@ def archive(path: Path, **members: str) -> Path:
     return path
 
 
-def test_tsv_columns_are_selected_and_pairs_have_their_file_and_line(tmp_path: Path) -> None:
+def test_tsv_columns_are_selected_and_pairs_have_their_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "1\tciao\thello\textra\n2\tsì\tyes\n\n  \n")
-    found = pairs(file=path, columns=(3, 2))
-    assert [(pair.source, pair.target) for pair in found] == [("hello", "ciao"), ("yes", "sì"), ("", ""), ("", "")]
-    assert [(pair.file, pair.line) for pair in found[:2]] == [(str(path), 1), (str(path), 2)]
+    found = list(read_pairs(CorpusFile(file=path, columns=(3, 2)), None))
+    assert found == [("hello", "ciao", 1), ("yes", "sì", 2), ("", "", 3), ("", "", 4)]
 
 
 def test_tsv_without_the_columns_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\nno tab here\n")
     with pytest.raises(DataError, match=r"a\.tsv:2: found 1 column \(no tab\), expected at least 2.*'no tab here'"):
         pairs(file=path)
-    with pytest.raises(DataError, match=r"a\.tsv:1: found 2 columns, expected at least 4, since the source is "):
+    with pytest.raises(
+        DataError, match=r"a\.tsv:1: found 2 columns, expected at least 4, since source and target are "
+    ):
         pairs(file=path, columns=(4, 1))
 
 
 def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
     files = {"source": write(tmp_path / "a.en", "one\n\n"), "target": write(tmp_path / "a.it", "uno\ndue")}
-    assert pairs(**files) == [SentencePair("one", "uno"), SentencePair("", "due")]
+    assert pairs(**files) == [*ONE, ("", "due")]
     assert text_files(CorpusFile.model_validate(files)) == files
 
 
@@ -60,9 +62,7 @@ def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
 def test_two_files_of_unequal_length_are_refused(tmp_path: Path, short: str, long: str) -> None:
     write(tmp_path / short, "1\n2\n")
     write(tmp_path / long, "1\n2\n3\n4\n5\n")
-    with pytest.raises(
-        DataError, match=rf"{long}:3: no line to pair with: .*{long} has 5 lines, .*{short} has 2\. The"
-    ):
+    with pytest.raises(DataError, match=rf"{long}:3: no line to pair with: .*{long} has 5 lines, .*{short} has 2; the"):
         pairs(source=tmp_path / "a.en", target=tmp_path / "a.it")
 
 
@@ -97,10 +97,10 @@ def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
     members = {"README": "x", "LICENSE": "x", "X.en-it.xml": "x", "X.en-it.it": "uno\n", "X.en-it.en": "one\n"}
     path = archive(tmp_path / "en-it.txt.zip", **members)
     assert pairs(file=path) == pairs(None, file=path) == ONE
-    assert pairs(LanguagePair(source="it", target="en"), file=path) == [SentencePair("uno", "one")]
+    assert pairs(LanguagePair(source="it", target="en"), file=path) == [("uno", "one")]
     assert named_languages(CorpusFile(file=path)) == ["en", "it"]
     assert pairs(source=path / "X.en-it.en", target=path / "X.en-it.it") == ONE
-    assert pairs(file=path)[0].file == str(path / "X.en-it.en")
+    assert parts_of(CorpusFile(file=path), None) == [path / "X.en-it.en", path / "X.en-it.it"]
     several = archive(tmp_path / "all.zip", **{**members, "X.en-it.de": "eins"})
     assert pairs(file=several) == ONE
     for languages, count in ((None, 3), (LanguagePair(source="en", target="fr"), 3)):
@@ -133,7 +133,7 @@ def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, ex
 
 
 def test_sample_is_spread_over_the_text() -> None:
-    text = [SentencePair("a", "b", "train.tsv", number) for number in range(1, 50_001)]
+    text = [SentencePair("a", "b", number) for number in range(1, 50_001)]
     lines = [pair.line for pair in evenly_spread(text, 19_999)]
     assert 10_000 <= len(lines) < 20_000
     assert {after - before for before, after in pairwise(lines)} == {4}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nmt.errors import DataError
 from nmt.text.manifest import SideCounts
-from nmt.text.prepared import CorpusPart, PreparedCorpus, PreparedSplit, SideWriter
+from nmt.text.prepared import CorpusPart, PreparedCorpus, PreparedSplit, Sentences, SideWriter
 from nmt.text.tokenizer import Tokenizer
 from tests.builders import token_store
 
@@ -37,7 +37,8 @@ def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]
     for side, (name, size) in enumerate((("source", 65_536), ("target", 65_537))):
         writer = SideWriter(directory, name, cast(Tokenizer, Vocabulary(size)))
         for batch in batches:
-            writer.append(["x" * len(pair[side]) for pair in batch], [pair[side] for pair in batch])
+            ids = [pair[side] for pair in batch]
+            writer.append(Sentences.of(ids), sum(map(len, ids)))
         counts.append(writer.counts)
     return counts
 

@@ -73,11 +73,6 @@ def test_split_of_chinese_text(text: str, limit: int, expected: list[str]) -> No
     assert split_line(text, limit, len) == expected
 
 
-def test_split_keeps_combining_characters() -> None:
-    assert split_line("ae\u0301a", 3, len) == ["ae\u0301", "a"]
-    assert split_line("a👩\u200d🔬aa", 5, len) == ["a👩\u200d🔬", "aa"]
-
-
 @pytest.mark.parametrize(
     ("segments", "translations", "expected"),
     [

@@ -1,25 +1,133 @@
 """The audit of a text: what each rule removed, with examples, and what is unusual about each corpus.
 
+Findings are properties of a whole corpus, such as small letters only, tokens, lines that do not correspond. The
+evidence is a sample of its pairs; counts over all pairs are those of the rules.
+
 It is `audit.json` in the folder of the prepared corpus. It is the same wherever the text is: files have their names
 without folders.
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import CorpusFile
+from nmt.config import CorpusFile, Filters, LanguagePair
+from nmt.system.console import counted
+from nmt.text.corpus import evenly_spread
+from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
-from nmt.text.preparing.findings import Finding, rule_findings
-from nmt.text.preparing.rules import RULES
+from nmt.text.normalize import join_unspaced, normalize
+from nmt.text.preparing.rules import RULES, damage
+from nmt.text.readers import SentencePair
+from nmt.text.readers.tables import first_unrelated
+
+FIRST_PAIRS, SAMPLE = 400_000, 40_000
+"""Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample."""
+_LEAST_LINES = 100  # with fewer only damage is found
+_CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
+_TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
+_EXAMPLES = 3  # of a finding, and the most lines of a text of which no property follows
+_LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One property of a corpus, with places and texts that show it."""
+
+    corpus: str
+    text: str
+    examples: tuple[str, ...] = ()
+    severity: Literal["note", "warning"] = "warning"
+    """A note needs nothing to be done."""
+
+
+@dataclass(frozen=True)
+class _Property:
+    """A property of one side of a corpus, and what shows it in a line."""
+
+    shows: Callable[[str], object]
+    least: float
+    """The share of the lines beyond which it is one of the corpus; 0 for a property that any line gives it."""
+    text: str
+    severity: Literal["note", "warning"] = "warning"
+    judged: int = SAMPLE
+    """Lines of the sample that are judged, evenly spread."""
+
+
+def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
+    """Return a sample of a corpus, which is all of a small one."""
+    return evenly_spread(islice(pairs, FIRST_PAIRS), SAMPLE)
+
+
+def findings(
+    corpus: str, languages: LanguagePair, sample: Iterable[SentencePair], filters: Filters | None = None
+) -> list[Finding]:
+    """Return all findings about a corpus, of which `corpus` is the name in the audit, and `sample` that of `sample_of`.
+
+    `filters` are those that are applied to the corpus later: what they remove or convert is no finding.
+    """
+    found, sample = list[Finding](), [pair for pair in sample if pair.source.strip() and pair.target.strip()]
+    if not sample:
+        return [Finding(corpus, "there are no sentence pairs in it")]
+    first = first_unrelated([len(pair.source) for pair in sample], [len(pair.target) for pair in sample])
+    if first is not None:
+        found.append(
+            Finding(corpus, f"the lengths of both sides stop corresponding at about line {sample[first].line:,}")
+        )
+    for name, code in (("source", languages.source), ("target", languages.target)):
+        lines = [(pair.line, getattr(pair, name)) for pair in sample]
+        for one in _properties(code, filters):
+            judged = lines[:: -(-len(lines) // one.judged)]
+            shown = [f"line {number}: {line}" for number, line in judged if one.shows(line)]
+            share = f"{len(shown) / len(judged):.1%} of the lines"
+            if one.least == 0:
+                share = f"{len(shown):,} of {counted(len(judged), 'line')}"
+            elif len(lines) < _LEAST_LINES or len(shown) <= max(one.least * len(judged), _EXAMPLES):
+                continue
+            if shown:
+                text = f"the {name} ({code}) {one.text.format(share)}"
+                found.append(Finding(corpus, text, tuple(shown[:_EXAMPLES]), one.severity))
+    return found
+
+
+def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
+    script = script_of(code)
+    if filters is not None and not filters.language and "language" not in filters.keep:
+        text = "is in another language in {}: data.filters.language: true removes such pairs"
+        yield _Property(lambda line: wrong_language(normalize(line), code), 0.005, text, judged=1_000)
+    advice = "convert the file again; the rule damaged removes such pairs from training text only"
+    yield _Property(damage, 0, f"is decoded wrongly in {{}}: {advice}")
+    if script in _CASED:
+        text = "has no capital letters: a model trained on it outputs small letters only"
+        yield _Property(lambda line: line == line.lower(), 0.99, text)
+    if script in ("Han", "Japanese"):
+        text = "has spaces between its characters or words in {}: they are removed"
+        yield _Property(lambda line: join_unspaced(normalize(line)) != normalize(line), 0.2, text, "note")
+    else:
+        advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"
+        yield _Property(_TOKENIZED.search, 0.2, f"is tokenized in {{}}: {advice}")
+    if script == "Han" and (filters is None or filters.han_variants == "keep"):
+        expected = variant_of(code, ()) or "Simplified"
+        other: Variant = "Traditional" if expected == "Simplified" else "Simplified"
+        advice = "data.filters.han_variants converts such lines; if the whole text is to be in it, set the language"
+        text = f"is {other} Chinese in {{}}: {advice} to {'zh-Hant' if other == 'Traditional' else 'zh-Hans'}"
+        yield _Property(lambda line: _is_other_variant(line, expected, other), 0.02, text)
+
+
+def _is_other_variant(line: str, expected: Variant, other: Variant) -> bool:
+    """Whether a line is in the other variant of Chinese, or mixed: a single character may be part of a name."""
+    found, usual = len(other_variant(line, expected)), len(other_variant(line, other))
+    return found > usual or (found >= 2 and found >= (found + usual) / 5)
+
 
 FILE = "audit.json"
-EXAMPLES = 5
-"""Removed pairs of each rule that are kept as examples: the first ones of the text."""
+EXAMPLES = 5  # of the pairs that a rule removes: the first ones of the text
 
 
 @dataclass(frozen=True)
@@ -59,9 +167,7 @@ class CorpusAudit:
         examples = self.examples.setdefault(removed.rule, [])
         if len(examples) < EXAMPLES:
             file, _, line = removed.place.rpartition(":")
-            examples.append(
-                Removed(removed.rule, f"{Path(file).name}:{line}", removed.found, removed.source, removed.target)
-            )
+            examples.append(replace(removed, place=f"{Path(file).name}:{line}"))
 
 
 @dataclass
@@ -73,10 +179,14 @@ class Audit:
     not_applied: dict[str, str]
     """The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not."""
 
-    def with_rule_findings(self) -> "Audit":
-        """Return the audit with a finding for each rule that removes many training pairs."""
-        found = [rule_findings(own.name, own.read, own.removed) for own in self.corpora if own.split == "train"]
-        return replace(self, findings=[*self.findings, *chain.from_iterable(found)])
+    def add_rule_findings(self) -> None:
+        """Add a finding for each rule that removes many training pairs of a corpus."""
+        for own in self.corpora:
+            for rule, meaning in RULES.items():
+                share = own.removed.get(rule, 0) / max(1, own.read)
+                if own.split == "train" and share >= _LEAST_REMOVED:
+                    text = f"{share:.1%} of the pairs: {meaning} (rule {rule})"
+                    self.findings.append(Finding(own.name, text, severity="note"))
 
     def write(self, directory: Path) -> None:
         """Write `audit.json`."""
@@ -99,15 +209,3 @@ def corpus_name(key: str, corpus: CorpusFile) -> str:
     """Return the name of a corpus in an audit, which does not depend on its folder."""
     language = "" if corpus.target_language is None else f" ({corpus.target_language})"
     return f"{key}: {' + '.join(path.name for path in corpus.files.values())}{language}"
-
-
-def count_rows(corpora: Sequence[CorpusAudit]) -> list[list[str]]:
-    """Return the pairs read, removed by each rule and kept, a column for each corpus."""
-    rows = [["pairs read", *(f"{corpus.read:,}" for corpus in corpora)]]
-    for rule, meaning in RULES.items():
-        removed = [(corpus.removed.get(rule, 0), corpus.read) for corpus in corpora]
-        if any(count for count, _ in removed):
-            shares = (f"{count:,} ({count / read:.2%})" if count else "0" for count, read in removed)
-            rows.append([f"{rule}: {meaning}", *shares])
-    rows.append(["pairs kept", *(f"{corpus.kept:,}" for corpus in corpora)])
-    return rows

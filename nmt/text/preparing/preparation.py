@@ -1,10 +1,10 @@
 """Prepare a corpus: filter → duplicates → tokenizer → encode → write.
 
 1. filter      blocks of pairs are normalized and pass the rules on text, in other processes or on other machines; what
-               is kept is a plain text file in a temporary folder, a line for each pair: place, source, target
+               is kept is a plain text file in a temporary folder, a line for each pair: corpus, line, source, target
 2. duplicates  found by 8 bytes in RAM for each of these pairs
-3. tokenizer   trained on a sample of the others, in a process that gives its RAM back
-4. encode      with all threads of SentencePiece, block by block, into the files of the prepared corpus
+3. tokenizer   trained on a sample of the others
+4. encode      in the same processes, block by block, into the files of the prepared corpus
 
 Blocks come back in order, so the result depends on the text and the settings alone, not on the number of processes.
 Nothing is random: runs with different seeds can share a corpus.
@@ -12,34 +12,34 @@ Nothing is random: runs with different seeds can share a corpus.
 
 import json
 import math
-from collections import Counter, deque
+import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import blake2b, sha256
-from itertools import compress, islice
+from itertools import compress, islice, starmap
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, get_args
+from typing import Any, BinaryIO, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt.config import CorpusFile, Filters, MaxLength, Recipe, RuleName
+from nmt.config import CorpusFile, Filters, LanguagePair, MaxLength, Recipe, RuleName
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.files import digest_of
 from nmt.system.workers import WorkerPool, available_cores, can_fork
-from nmt.text.corpus import SentencePair, pairs_of, read_pairs, text_files
+from nmt.text.corpus import pairs_of, parts_of, read_pairs, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
-from nmt.text.prepared import SideWriter, TokenStore, write_valid_texts
-from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name
-from nmt.text.preparing.findings import findings, sample_of
+from nmt.text.prepared import Sentences, SideWriter, TokenStore, write_valid_texts
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of
 from nmt.text.preparing.rules import RULES, Rules
-from nmt.text.preparing.tokenizer_training import initial_tokenizers, train_tokenizers
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.readers import SentencePair
+from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
 
 BLOCK = 5_000  # pairs that are filtered or encoded at a time
-_SHARED_BYTES = 2**22  # files of fewer bytes are filtered sooner without other processes
+_SHARED_BYTES = 2**22  # files of fewer bytes are prepared sooner without other processes
 _SAMPLED_PAIRS = 1_000_000  # whose lengths suffice for the limit on the length of translations
 _FACTORS = np.arange(1.0, 6.05, 0.1)
 _COVERAGE, _MARGIN = 0.9999, 1.1
@@ -49,40 +49,34 @@ _LEAST_EXTRA = 5
 Item = TypeVar("Item")
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """A function like `map` that shares the work: results in order, only some items and results in RAM at a time."""
+Line = Sequence[str]
+"""A kept pair as it is in the file: number of the corpus, line, source, target."""
 
 
-Block = tuple[int, list[tuple[str, str, str]]]
-"""The number of a corpus, and some of its pairs as they were read: place, source and target of each."""
+Removals = list[tuple[str, str, Line]]
+"""Removed pairs: the rule, what it found, and the pair."""
 
 
-class FilteredBlock(NamedTuple):
-    """What the rules on text leave of a block: lines of place, source and target, and 8 bytes for each."""
+def filter_block(
+    rules: Sequence[Rules], languages: Sequence[str], block: tuple[int, list[tuple[str, str, int]]]
+) -> tuple[int, bytes, bytes, Removals]:
+    """Apply the rules of its corpus to a block of pairs and their lines.
 
-    corpus: int
-    read: int
-    kept: bytes
-    digests: bytes
-    characters: tuple[int, int]
-    removed: list[Removed]
-
-
-def filter_block(rules: Sequence[Rules], languages: Sequence[str], block: Block) -> FilteredBlock:
-    """Apply the rules of its corpus to a block; only pairs of one target language repeat one another."""
+    Returns the number of the corpus, the lines for the file, 8 bytes for each, and the other pairs. Only pairs of one
+    target language repeat one another.
+    """
     corpus, pairs = block
     apply, salt = rules[corpus].apply, languages[corpus].encode()[: blake2b.SALT_SIZE]
-    kept, digests, removed = list[str](), list[bytes](), list[Removed]()
-    of_source = of_target = 0
-    for place, *sides in pairs:
-        source, target, rule, found = apply(*sides)
-        if rule is not None:
-            removed.append(Removed(rule, place, found, source, target))
-            continue
-        kept.append(f"{place}\t{source}\t{target}\n")
-        digests.append(blake2b(f"{source}\t{target}".encode(), digest_size=8, salt=salt).digest())
-        of_source += len(source)
-        of_target += len(target)
-    text = "".join(kept).encode(errors="replace")
-    return FilteredBlock(corpus, len(pairs), text, b"".join(digests), (of_source, of_target), removed)
+    kept, digests, removed = list[str](), list[bytes](), Removals()
+    for raw_source, raw_target, line in pairs:
+        source, target, rule, found = apply(raw_source, raw_target)
+        if rule is None:
+            pair = f"{source}\t{target}\n"
+            kept.append(f"{corpus}\t{line}\t{pair}")
+            digests.append(blake2b(pair.encode(), digest_size=8, salt=salt).digest())
+        else:
+            removed.append((rule, found, (str(corpus), str(line), source, target)))
+    return corpus, "".join(kept).encode(), b"".join(digests), removed
 
 
 def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -97,109 +91,99 @@ def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     return first
 
 
+def encode_block(
+    tokenizers: Tokenizers, most: int, block: Sequence[Line]
+) -> tuple[list[tuple[Sentences, int]], list[Line]]:
+    """Encode pairs; return token ids and number of characters of each side, and the pairs with more than `most` ids."""
+    _, _, *texts = zip(*block, strict=True)
+    ids = [tokenizers.source.encode_lines(texts[0]), tokenizers.target.encode_lines(texts[1])]
+    fits = [max(len(source), len(target)) <= most for source, target in zip(*ids, strict=True)]
+    sides = [
+        (Sentences.of([*compress(own, fits)]), sum(map(len, compress(lines, fits))))
+        for lines, own in zip(texts, ids, strict=True)
+    ]
+    return sides, [line for line, fit in zip(block, fits, strict=True) if not fit]
+
+
 class Text:
     """The training or the validation text on its way into the prepared corpus."""
 
-    def __init__(self, name: str, corpora: dict[str, CorpusFile], file: Path, rejected: BinaryIO | None) -> None:
-        self.name, self.corpora, self.file, self._rejected = name, corpora, file, rejected
+    def __init__(
+        self, name: str, corpora: dict[str, CorpusFile], recipe: Recipe, work: Path, rejected: BinaryIO | None
+    ) -> None:
+        self.name, self.file, self._filters, self._rejected = name, work / f"{name}.tsv", recipe.data.filters, rejected
+        self._corpora = [(corpus, recipe.languages_of(corpus)) for corpus in corpora.values()]
+        self._places = [parts_of(*corpus)[0] for corpus in self._corpora]
         self.audits = [CorpusAudit(corpus_name(key, corpus), name) for key, corpus in corpora.items()]
-        self.characters = (0, 0)
-        """Of both sides of the pairs that the rules on text keep."""
-        self._lines = [0] * len(corpora)  # of each corpus in the file
-        self._first = np.zeros(0, dtype=np.bool_)  # which of all lines are no duplicate
+        self._first = np.zeros(0, dtype=np.bool_)  # which lines of the file are no duplicate
 
-    def filter(self, recipe: Recipe, rules: Sequence[Rules], mapped: Mapped, console: Console) -> None:
+    def filter(self, rules: Sequence[Rules], mapped: Mapped, console: Console) -> None:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
-        corpora = [*self.corpora.values()]
-        pairs = (read_pairs(corpus, recipe.languages_of(corpus)) for corpus in corpora)
-        blocks = ((corpus, block) for corpus, own in enumerate(pairs) for block in batched(map(_placed, own)))
-        function = partial(filter_block, rules, [recipe.target_of(corpus) for corpus in corpora])
-        digests, characters = bytearray(), np.zeros(2, dtype=np.int64)
+        texts = enumerate(starmap(read_pairs, self._corpora))
+        blocks = ((corpus, block) for corpus, pairs in texts for block in batched(map(tuple, pairs)))
+        function = partial(filter_block, rules, [languages.target for _, languages in self._corpora])
+        digests = bytearray()
         with self.file.open("wb") as file, console.progress(f"filtering {self.name}", None, "pairs") as advance:
-            for block in mapped(function, blocks):
-                file.write(block.kept)
-                digests += block.digests
-                characters += block.characters
-                self._lines[block.corpus] += len(block.digests) // 8
-                self.audits[block.corpus].read += block.read
-                for removed in block.removed:
-                    self._remove(block.corpus, removed)
-                advance(block.read)
-        self.characters = (int(characters[0]), int(characters[1]))
-        keys = np.frombuffer(digests, dtype=np.uint64)
-        keeps_duplicates = self.name != "train" or "duplicate" in recipe.data.filters.keep
-        self._first = np.ones(len(keys), dtype=np.bool_) if keeps_duplicates else first_of_each(keys)
+            for corpus, kept, own, removed in mapped(function, blocks):
+                file.write(kept)
+                digests += own
+                self.audits[corpus].read += (read := len(own) // 8 + len(removed))
+                for removal in removed:
+                    self._remove(*removal)
+                advance(read)
+        self._first = first_of_each(np.frombuffer(digests, dtype=np.uint64))
+        if self.name != "train" or "duplicate" in self._filters.keep:
+            self._first[:] = True
+        for line in self._read((~self._first).tobytes()):
+            self._remove("duplicate", "", line)
         self._check_any_kept()
 
-    def without_duplicates(self) -> Iterator[tuple[int, str, str, str]]:
-        """Yield corpus, place, source and target of the pairs that repeat none; count and write the others."""
-        with self.file.open(encoding="utf-8", newline="\n") as file:
-            marks = iter(self._first.tobytes())
-            for corpus, lines in enumerate(self._lines):
-                for line, is_first in zip(islice(file, lines), marks, strict=False):
-                    place, source, target = line[:-1].rsplit("\t", 2)
-                    if is_first:
-                        yield corpus, place, source, target
-                    else:
-                        self._remove(corpus, Removed("duplicate", place, "", source, target))
+    def sample(self, share: float) -> Iterator[Line]:
+        """Yield the lines of an evenly spread sample without duplicates."""
+        return self._read(first and number * share % 1 < share for number, first in enumerate(self._first.tobytes()))
 
-    def sample(self, share: float) -> Iterator[tuple[str, str]]:
-        """Yield the pairs of an evenly spread sample without duplicates."""
-        chosen = np.arange(len(self._first)) * share % 1 < share
-        with self.file.open(encoding="utf-8", newline="\n") as file:
-            for line in compress(file, (chosen & self._first).tobytes()):
-                _, source, target = line[:-1].rsplit("\t", 2)
-                yield source, target
-
-    def encode(self, tokenizers: Tokenizers, directory: Path, recipe: Recipe, console: Console) -> SplitCounts:
+    def encode(self, tokenizers: Tokenizers, directory: Path, mapped: Mapped, console: Console) -> SplitCounts:
         """Write the token ids of the pairs that are not too long. Raises DataError if nothing is left."""
         directory.mkdir()
-        kept, threads = Counter[int](), recipe.runtime.threads or available_cores()
         writers = [SideWriter(directory, side, getattr(tokenizers, side)) for side in ("source", "target")]
+        function = partial(encode_block, tokenizers, self._filters.max_tokens)
         with console.progress(f"encoding {self.name}", int(self._first.sum()), "pairs") as advance:
-            for block in batched(self.without_duplicates()):
-                of_corpus, places, sources, targets = zip(*block, strict=True)
-                ids = tokenizers.source.encode_lines(sources, threads), tokenizers.target.encode_lines(targets, threads)
-                most = recipe.data.filters.max_tokens
-                fits = [max(len(source), len(target)) <= most for source, target in zip(*ids, strict=True)]
-                for writer, lines, own in zip(writers, (sources, targets), ids, strict=True):
-                    writer.append(compress(lines, fits), [*compress(own, fits)])
-                for corpus, fit, *pair in zip(of_corpus, fits, places, sources, targets, strict=True):
-                    if not fit:
-                        self._remove(corpus, Removed("too_long", pair[0], "", pair[1], pair[2]))
-                kept.update(compress(of_corpus, fits))
-                advance(len(block))
+            for sides, too_long in mapped(function, batched(self._read(self._first.tobytes()))):
+                for writer, side in zip(writers, sides, strict=True):
+                    writer.append(*side)
+                for pair in too_long:
+                    self._remove("too_long", "", pair)
+                advance(len(sides[0][0].lengths) + len(too_long))
         self._check_any_kept()
-        read, corpora = sum(own.read for own in self.audits), tuple(kept[index] for index in range(len(self.corpora)))
-        return SplitCounts(read, kept.total(), corpora, writers[0].counts, writers[1].counts)
+        read, kept = sum(own.read for own in self.audits), tuple(own.kept for own in self.audits)
+        return SplitCounts(read, sum(kept), kept, writers[0].counts, writers[1].counts)
 
-    def _remove(self, corpus: int, removed: Removed) -> None:
-        self.audits[corpus].add(removed)
+    def _read(self, chosen: Iterable[object]) -> Iterator[Line]:
+        with self.file.open(encoding="utf-8", newline="\n") as file:
+            for line in compress(file, chosen):
+                yield line[:-1].split("\t")
+
+    def _remove(self, rule: str, found: str, pair: Line) -> None:
+        corpus, line, source, target = int(pair[0]), *pair[1:]
+        place = f"{self._places[corpus]}:{line}"
+        self.audits[corpus].add(Removed(rule, place, found, source, target))
         if self._rejected is not None:
-            row = (removed.rule, removed.place, removed.found, removed.source, removed.target)
-            self._rejected.write(("\t".join(row) + "\n").encode(errors="replace"))
+            self._rejected.write(("\t".join((rule, place, found, source, target)) + "\n").encode(errors="replace"))
 
     def _check_any_kept(self) -> None:
         """Raise DataError if no pair is kept."""
         if any(corpus.kept for corpus in self.audits):
             return
-        names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus in self.corpora.values())
+        names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus, _ in self._corpora)
         read = sum(corpus.read for corpus in self.audits)
         removed = sum((Counter(corpus.removed) for corpus in self.audits), Counter[str]())
         if read == 0:
             raise DataError(f"{names}: no sentence pairs in it; expected one pair per line")
-        rules = "; ".join(f"{rule} ({RULES[rule]}): {removed[rule]:,}" for rule in RULES if removed[rule])
-        advice = "See data.filters of the recipe"
+        advice = "see data.filters of the recipe"
         if removed["leak"] > read / 2:
-            advice = (
-                "The validation and test text contain the sentences of the training text: name other ones in "
-                "data.valid and data.test; nmt init chooses such texts"
-            )
-        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept. {rules}. {advice}")
-
-
-def _placed(pair: SentencePair) -> tuple[str, str, str]:
-    return f"{pair.file}:{pair.line}", pair.source, pair.target
+            advice = "data.valid and data.test contain these sentences: name other texts there; nmt init chooses such"
+        rules = "; ".join(f"{rule} ({RULES[rule]}): {removed[rule]:,}" for rule in RULES if removed[rule])
+        raise DataError(f"{names}: {counted(read, 'pair')} read, none kept: {rules}; {advice}")
 
 
 def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -209,25 +193,21 @@ def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield block
 
 
-def _is_shared(recipe: Recipe) -> bool:
-    """Whether other processes take part: for a text that is not small, if this process can be forked."""
+def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
+    """Return a function that shares work among processes on this machine, by default as many as it has cores.
+
+    It is `map` for a small text, and where this process cannot be forked.
+    """
     files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
-    return sum(path.stat().st_size for path in files) >= _SHARED_BYTES and can_fork()
-
-
-def in_processes(recipe: Recipe) -> Mapped:
-    """Return a function that shares work among processes on this machine; it is `map` for a small text."""
-    return partial(_mapped, recipe.runtime.threads or available_cores()) if _is_shared(recipe) else map
+    if sum(path.stat().st_size for path in files) < _SHARED_BYTES or not can_fork():
+        return map
+    return partial(_mapped, count or recipe.runtime.threads or available_cores())
 
 
 def _mapped(processes: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
     advice = "set runtime.threads to a smaller number"
     with closing(WorkerPool(function, processes, advice)) as pool:
-        yield from pool.map(_call, items)
-
-
-def _call(function: Callable[[Any], Any], item: Any) -> Any:
-    return function(item)
+        yield from pool.map(operator.call, items)
 
 
 def filtered_texts(
@@ -237,47 +217,41 @@ def filtered_texts(
 
     Raises DataError with file and line for text that cannot be read.
     """
-    data = recipe.data
+    data, audit, samples = recipe.data, Audit([], [], {}), dict[LanguagePair, list[SentencePair]]()
     train = {key: corpus for key, corpus in data.prepared_texts.items() if key.startswith("data.train")}
     valid = {key: corpus for key, corpus in data.prepared_texts.items() if key not in train}
     with console.status("reading samples of the texts"):
-        sample = {key: sample_of(read_pairs(corpus, recipe.languages_of(corpus))) for key, corpus in train.items()}
-        held_out = {"validation": pairs_of(recipe, data.valid), "test": pairs_of(recipe, data.test)}
-        of_pair = {languages: list[SentencePair]() for languages in map(recipe.languages_of, train.values())}
-        for key, corpus in train.items():
-            of_pair[recipe.languages_of(corpus)] += sample[key]
-        learned = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in of_pair.items()}
-        audit = Audit([], [], {})
-        for key, corpus in {**train, **valid, **data.test_texts}.items():
+        for key, corpus in {**data.prepared_texts, **data.test_texts}.items():
             languages = recipe.languages_of(corpus)
-            pairs = sample.get(key) or read_pairs(corpus, languages)
+            sample = sample_of(read_pairs(corpus, languages))
+            if key in train:
+                samples.setdefault(languages, []).extend(sample)
             filters = data.filters if key in train else None
-            audit.findings += findings(corpus_name(key, corpus), languages, pairs, filters)
-    if "length" not in data.filters.keep and any(rules.lengths is None for rules in learned.values()):
+            audit.findings += findings(corpus_name(key, corpus), languages, sample, filters)
+        held_out = {"validation": pairs_of(recipe, data.valid), "test": pairs_of(recipe, data.test)}
+        rules = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in samples.items()}
+    if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
-    texts = [Text("train", train, work / "train.tsv", rejected)]
-    texts[0].filter(recipe, [learned[recipe.languages_of(corpus)] for corpus in train.values()], mapped, console)
+    texts = [Text("train", train, recipe, work, rejected)]
+    texts[0].filter([rules[recipe.languages_of(corpus)] for corpus in train.values()], mapped, console)
     if valid:
         # it must be like what users send: only pairs without a loss are left out
-        texts.append(Text("valid", valid, work / "valid.tsv", None))
-        rules = [Rules.learn(Filters(keep=get_args(RuleName)), recipe.languages_of(corpus)) for corpus in data.valid]
-        texts[1].filter(recipe, rules, map, console)
+        texts.append(Text("valid", valid, recipe, work, None))
+        none = Filters(keep=get_args(RuleName))
+        texts[1].filter([Rules.learn(none, recipe.languages_of(corpus)) for corpus in data.valid], map, console)
     audit.corpora += [own for text in texts for own in text.audits]
     return texts, audit
 
 
-def audit_text(
-    recipe: Recipe, work: Path, console: Console, mapped: Mapped | None = None, rejected: BinaryIO | None = None
-) -> Audit:
+def audit_text(recipe: Recipe, work: Path, console: Console, rejected: BinaryIO | None = None) -> Audit:
     """Return the audit of the texts of a recipe without the rule that needs a tokenizer; `work` is an empty folder.
 
     Raises DataError for text that cannot be read.
     """
-    texts, audit = filtered_texts(recipe, work, console, mapped or in_processes(recipe), rejected)
-    for text in texts:
-        deque(text.without_duplicates(), maxlen=0)
+    _, audit = filtered_texts(recipe, work, console, in_processes(recipe), rejected)
     audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
-    return audit.with_rule_findings()
+    audit.add_rule_findings()
+    return audit
 
 
 def write_corpus(
@@ -289,45 +263,31 @@ def write_corpus(
     `work` is an empty folder for temporary files. Raises DataError with file and line for text that cannot be read,
     ConfigError for a tokenizer that cannot be made.
     """
-    inputs = stamps(input_files(recipe))
-    texts, audit = filtered_texts(recipe, work, console, mapped or in_processes(recipe), rejected)
-    tokenizers = _make_tokenizers(recipe, texts[0], directory, console)
-    counts = [text.encode(tokenizers, directory / text.name, recipe, console) for text in texts]
+    inputs, mapped = stamps(input_files(recipe)), mapped or in_processes(recipe)
+    texts, audit = filtered_texts(recipe, work, console, mapped, rejected)
+    if recipe.train.init_from is not None:
+        initial_tokenizers(recipe, recipe.train.init_from).save(directory)
+    else:
+        with console.status("training the tokenizer"):  # in a process that gives its RAM back, and that Ctrl-C ends
+            list(in_processes(recipe, 1)(partial(_train_tokenizers, recipe, texts[0]), [directory]))
+    tokenizers = Tokenizers.load(directory)
+    counts = [text.encode(tokenizers, directory / text.name, mapped, console) for text in texts]
     if recipe.data.valid:
         write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     fingerprint = sha256(json.dumps([[path.name, digest_of(path)] for path in files]).encode()).hexdigest()
-    audit.with_rule_findings().write(directory)
+    audit.add_rule_findings()
+    audit.write(directory)
     offsets = [TokenStore.open(directory / "train", side).offsets for side in ("source", "target")]
     stride = -(-counts[0].kept // _SAMPLED_PAIRS)
     lengths = [own[1::stride] - own[:-1:stride] for own in offsets]
-    return Manifest(
-        recorded_settings(recipe),
-        inputs,
-        fingerprint,
-        (len(tokenizers.source), len(tokenizers.target)),
-        counts[0],
-        counts[1] if recipe.data.valid else None,
-        length_limit(lengths[0], lengths[1]),
-    )
+    sizes, limit = (len(tokenizers.source), len(tokenizers.target)), length_limit(lengths[0], lengths[1])
+    train, valid = counts if recipe.data.valid else (counts[0], None)
+    return Manifest(recorded_settings(recipe), inputs, fingerprint, sizes, train, valid, limit)
 
 
-def _make_tokenizers(recipe: Recipe, text: Text, directory: Path, console: Console) -> Tokenizers:
-    """Write the tokenizers of the initial model, or new ones, into a folder, and return them."""
-
-    def train(place: Path) -> None:
-        train_tokenizers(recipe, text.characters, text.sample).save(place)
-
-    if recipe.train.init_from is not None:
-        initial_tokenizers(recipe, recipe.train.init_from).save(directory)
-        return Tokenizers.load(directory)
-    console.info(f"training a tokenizer on a text of {sum(text.characters):,} characters")
-    with console.status("training the tokenizer"):
-        if _is_shared(recipe):  # training keeps RAM until its process ends
-            list(_mapped(1, train, [directory]))
-        else:
-            train(directory)
-    return Tokenizers.load(directory)
+def _train_tokenizers(recipe: Recipe, text: Text, directory: Path) -> None:
+    train_tokenizers(recipe, text.file.stat().st_size, text.sample).save(directory)
 
 
 def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]) -> MaxLength:

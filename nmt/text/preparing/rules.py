@@ -1,39 +1,78 @@
 """The rules on the text of sentence pairs: what is removed from the training text, and what was found in it.
 
+A new rule is one function, and one line in the table at the end of this module.
+
 >>> rules = Rules.learn(Filters(), LanguagePair("en", "it"))
 >>> rules.apply("Radio  Roma", "radio roma")
 ('Radio Roma', 'radio roma', 'copy', 'identical apart from case')
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from nmt.config import Filters, LanguagePair
-from nmt.text.corpus import SentencePair
-from nmt.text.han_variants import Variant, check_converter, convert, other_variant, variant_of
-from nmt.text.identification import confusable, identify
-from nmt.text.languages import SCRIPTS, script_of
+from nmt.text.languages import SCRIPTS, Variant, check_converter, convert, script_of, variant_of, wrong_language
 from nmt.text.normalize import normalizer_of
-from nmt.text.preparing.length_ratio import LengthRatio
+from nmt.text.readers import SentencePair
 
-RULES = {
-    "empty": "a side without text",
-    "damaged": "decoded wrongly: U+FFFD, mojibake",
-    "copy": "target is the source, or contains it",
-    "symbols": "mostly digits and symbols",
-    "script": "not in the script of its language",
-    "length": "lengths far from the usual ratio",
-    "leak": "a sentence of the validation or test text",
-    "language": "in another language",
-    "duplicate": "equal to an earlier pair",
-    "too_long": "a side longer than max_tokens",
-}
-"""The rules in the order of their application; a pair is counted under the first one that removes it.
+LEAST_PAIRS = 200
+"""With fewer pairs in the sample there is no limit."""
+_DEVIATIONS = 5.0  # of a normal distribution; measured in benchmarks/RESULTS.md
+_LEAST_DIFFERENCE = math.log(2)  # a factor of two from the usual ratio is permitted in any text
+_NORMAL = 1.4826  # standard deviation of a normal distribution with median absolute deviation 1
 
-Those on the text of a pair are in this module, `duplicate` and `too_long` in `nmt.text.preparing.preparation`.
-"""
+
+@dataclass(frozen=True)
+class LengthRatio:
+    """The usual ratio of target to source in bytes, and how far a pair may deviate from it, estimated from the text.
+
+    Gale & Church (1993), "A Program for Aligning Sentences in Bilingual Corpora": the lengths of translations differ by
+    a random amount for each character, so that the deviation of their ratio shrinks with the square root of the length.
+    Median and median absolute deviation stand for mean and standard deviation, which wrong pairs would change.
+
+    Lengths are in bytes of UTF-8, which are the characters of most Latin text. A Chinese character has three, about the
+    letters of its translation, so that names and code inside Chinese text count as much as on the other side.
+    """
+
+    median: float
+    """Of the logarithm of the ratio."""
+    deviation: float
+    """Standard deviation of this logarithm among long sentences."""
+    deviation_for_length_1: float
+    """The same among short ones, to be divided by the square root of the length of both sides."""
+
+    @classmethod
+    def learn(cls, sample: Sequence[tuple[str, str]]) -> "LengthRatio | None":
+        """Return the ratio in a sample of normalized pairs; None if the sample is too small."""
+        lengths = [(len(source.encode()), len(target.encode())) for source, target in sample]
+        source, target = np.array([pair for pair in lengths if all(pair)], dtype=float).reshape(-1, 2).T
+        if len(source) < LEAST_PAIRS:
+            return None
+        logs = np.log(target / source)
+        median = float(np.median(logs))
+        differences = np.abs(logs - median)
+        scaled = differences * np.sqrt(source + target * math.exp(-median))
+        return cls(median, _NORMAL * float(np.median(differences)), _NORMAL * float(np.median(scaled)))
+
+    def unusual(self, source: str, target: str) -> str | None:
+        """Return the ratio of a normalized pair, and the usual ones, if it is too far from them."""
+        lengths = len(source.encode()), len(target.encode())
+        ratio = lengths[1] / lengths[0]
+        difference = abs(math.log(ratio) - self.median)
+        if difference <= _LEAST_DIFFERENCE:
+            return None
+        length = lengths[0] + lengths[1] * math.exp(-self.median)
+        limit = _DEVIATIONS * max(self.deviation, self.deviation_for_length_1 / math.sqrt(length))
+        if difference <= limit:
+            return None
+        low, high = (math.exp(self.median + sign * max(limit, _LEAST_DIFFERENCE)) for sign in (-1, 1))
+        return f"target {ratio:.2g} times as long, expected {low:.2g} to {high:.2g} times"
+
 
 # UTF-8 read as Windows-1252 or Latin-1. One misread character of Latin-1 or of punctuation is evidence, unless it
 # follows a capital (`MANHÃ…` is Portuguese). Those of other alphabets are two in a row: `né»…` may be an accented
@@ -48,8 +87,6 @@ _LEAST_CHARACTERS, _LEAST_SPACES = 20, 3  # of a source that a target may not co
 _TEXT_BYTES = bytes(code for code in range(0x100) if code >= 0x80 or chr(code).isalpha() or chr(code).isspace())
 _LEAST_SYMBOLS, _LEAST_SYMBOL_SHARE = 8, 0.75  # of a line without spaces; a short text may be a time or an amount
 _LEAST_FOREIGN = 5  # letters; a few may be symbols, as in `α e β`
-_LEAST_LETTERS, _LEAST_CONFIDENCE = 20, 0.8
-"""With these, none of 12,000 English and Italian lines of Tatoeba and FLORES was taken for another language."""
 _FOLDED = bytes(range(0x41)) + bytes(range(0x61, 0x7B)) + bytes(range(0x5B, 0x100))
 _DROPPED = bytes(code for code in range(0x80) if not chr(code).isalnum())
 _NO_LETTER = re.compile(r"[\W_]+")
@@ -93,18 +130,8 @@ class Side:
         return None
 
 
-def wrong_language(text: str, code: str) -> str | None:
-    """Return the language that a line is in, with its probability, if it is certainly not the language `code`."""
-    if sum(map(str.isalpha, text)) < _LEAST_LETTERS or script_of(code) in ("Han", "Japanese"):
-        return None
-    found, confidence = identify(text)
-    certain = confidence >= _LEAST_CONFIDENCE and not confusable(found, code)
-    return f"language {found}, probability {confidence:.2f}" if certain else None
-
-
 def _in_variant(normalize: Callable[[str], str], language: str, variant: Variant, text: str) -> str:
-    text = normalize(text)
-    return convert(text, language, variant) if other_variant(text, variant) else text
+    return convert(normalize(text), language, variant)
 
 
 @dataclass(frozen=True)
@@ -218,13 +245,22 @@ def _language(rules: Rules, source: str, target: str) -> str | None:
     return wrong_language(source, rules.source.code) or wrong_language(target, rules.target.code)
 
 
-_CHECKS: dict[str, Callable[[Rules, str, str], str | None]] = {
-    "damaged": lambda *_: None,  # applied to the pair as it was read
-    "copy": _copy,
-    "symbols": _symbols,
-    "script": _script,
-    "length": _length,
-    "leak": _leak,
-    "language": _language,
+_TABLE: dict[str, tuple[str, Callable[[Rules, str, str], str | None] | None]] = {
+    "empty": ("a side without text", None),
+    "damaged": ("decoded wrongly: U+FFFD, mojibake", lambda *_: None),  # applied to the pair as it was read
+    "copy": ("target is the source, or contains it", _copy),
+    "symbols": ("mostly digits and symbols", _symbols),
+    "script": ("not in the script of its language", _script),
+    "length": ("lengths far from the usual ratio", _length),
+    "leak": ("a sentence of the validation or test text", _leak),
+    "language": ("in another language", _language),
+    "duplicate": ("equal to an earlier pair", None),
+    "too_long": ("a side longer than max_tokens", None),
 }
-"""The function of each rule: it returns what is wrong with a normalized pair, both sides not empty, or None."""
+"""The rules in the order of their application; a pair is counted under the first one that removes it.
+
+The function of a rule returns what is wrong with a normalized pair, both sides not empty, or None. Those without one
+are applied in `nmt.text.preparing.preparation`.
+"""
+RULES = {rule: meaning for rule, (meaning, _) in _TABLE.items()}
+_CHECKS = {rule: check for rule, (_, check) in _TABLE.items() if check is not None}

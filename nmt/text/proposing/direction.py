@@ -11,15 +11,14 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import SentencePair, evenly_spread, first_records, named_languages, read_pairs
-from nmt.text.han_variants import is_traditional
-from nmt.text.identification import confusable, found_instead, identify, language_of
-from nmt.text.languages import is_language, primary_code
+from nmt.text.corpus import first_records, named_languages, read_pairs
+from nmt.text.languages import found_instead, is_language, is_traditional, language_of, primary_code
+from nmt.text.preparing.audit import sample_of
+from nmt.text.readers import SentencePair
 
 OPTION = "--languages"
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
-_FIRST_PAIRS, _SAMPLE = 5_000, 10_000
 _EXAMPLES, _SHOWN = 3, 100  # lines, and characters of a line
 _ID = re.compile(r"\S*(\d|://)\S*")
 
@@ -86,15 +85,12 @@ def wrong_sides(pairs: Sequence[SentencePair], direction: Direction, files: Sequ
     codes, found, evidence = (direction.source, direction.target), list[str](), list[str]()
     for side, code in enumerate(codes):
         lines = [((pair.source, pair.target)[side], pair.line) for pair in pairs]
-        other = found_instead([line for line, _ in lines], code)
-        found.append(other or code)
-        if other is not None:
+        found.append(found_instead([line for line, _ in lines], code) or code)
+        if found[-1] != code:
             name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {other}:")
-            readable = [
-                line for line in lines if 20 <= len(line[0]) <= _SHOWN and not confusable(identify(line[0])[0], code)
-            ]
-            evidence += [f"    line {number}: {' '.join(line.split())}" for line, number in readable[:_EXAMPLES]]
+            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {found[-1]}:")
+            readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
+            evidence += islice(readable, _EXAMPLES)
     swapped = list(map(primary_code, found)) == list(map(primary_code, reversed(codes)))
     return WrongSides("\n".join(evidence), (found[0], found[1]), swapped) if evidence else None
 
@@ -108,14 +104,10 @@ def checked_direction(
     `--languages`, and without lines if the text does not show its languages.
     """
     if known is None:
-        source, target = (
-            language_of(lines) for lines in zip(*((pair.source, pair.target) for pair in pairs), strict=True)
-        )
+        source, target = language_of([pair.source for pair in pairs]), language_of([pair.target for pair in pairs])
         if source is None or target is None or source == target:
-            raise ConfigError(
-                f"{files[0]}: neither the names of the files nor the text show the languages; state them: {OPTION} "
-                "en-it"
-            )
+            advice = f"state them: {OPTION} en-it"
+            raise ConfigError(f"{files[0]}: neither the names of the files nor the text show the languages; {advice}")
         return Direction(source, target, "the text"), None
     wrong = wrong_sides(pairs, known, files)
     if wrong is None:
@@ -139,27 +131,23 @@ def checked_direction(
 def check_languages(recipe: Recipe) -> None:
     """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe.
 
-    A text whose first pairs are wrong is read as a whole: its start may be unlike the rest. Texts of fewer than 100
-    lines, and languages that cannot be told apart, are not checked.
+    Texts of fewer than 100 lines, and languages that cannot be told apart, are not checked.
     """
     if "language" in recipe.data.filters.keep:
         return
     for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
-        languages, files = recipe.languages_of(corpus), list(corpus.files.values())
+        languages = recipe.languages_of(corpus)
         direction = Direction(languages.source, languages.target, "`languages`")
-        first = islice(read_pairs(corpus, languages), _FIRST_PAIRS)
-        wrong = wrong_sides(list(first), direction, files)
-        wrong = wrong and wrong_sides(evenly_spread(read_pairs(corpus, languages), _SAMPLE), direction, files)
-        if wrong is None:
-            continue
-        advice = "Name other files, set the `columns` of a table, or change `languages`"
-        if wrong.swapped:
-            sides = "`source` and `target`" if corpus.source is not None else "the two `columns`"
-            advice = f"The sides are swapped: exchange {sides} of this text, or source and target of `languages`"
-        raise DataError(
-            f"{key}: the text is not in its languages:\n{wrong.evidence}\n{advice}; or, if the text is right, set "
-            "data.filters.keep: [language]"
-        )
+        wrong = wrong_sides(sample_of(read_pairs(corpus, languages)), direction, list(corpus.files.values()))
+        if wrong is not None:
+            advice = "Name other files, set the `columns` of a table, or change `languages`"
+            if wrong.swapped:
+                sides = "`source` and `target`" if corpus.source is not None else "the two `columns`"
+                advice = f"The sides are swapped: exchange {sides} of this text, or source and target of `languages`"
+            raise DataError(
+                f"{key}: the text is not in its languages:\n{wrong.evidence}\n{advice}; or, if the text is right, set "
+                "data.filters.keep: [language]"
+            )
 
 
 def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> CorpusFile:
@@ -168,18 +156,13 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
     A corpus with fewer such columns, with a line that names them, or in another format is returned as it is.
     """
     records = first_records(corpus, languages)
-    if not records or _names_columns(records):
+    names = [cell.strip() for cell in records[0]] if records else []
+    codes = {*filter(is_language, names)}  # those that the last line has too are no names
+    if not names or {"source", "target"} <= {*names} or (len(codes) > 1 and not codes <= {*records[-1]}):
         return corpus
-    columns = list(zip_longest(*records, fillvalue=""))
-    text = [number for number, cells in enumerate(columns, start=1) if 2 * sum(map(_is_text, cells)) > len(records)]
+    columns = enumerate(zip_longest(*records, fillvalue=""), start=1)
+    text = [number for number, cells in columns if 2 * sum(map(_is_text, cells)) > len(records)]
     return corpus.model_copy(update={"columns": (text[0], text[1])}) if len(text) > 1 else corpus
-
-
-def _names_columns(records: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names the columns of the text; language codes that the next line has too are no names."""
-    names = [cell.strip() for cell in records[0]]
-    codes = {name for name in names if is_language(name)}
-    return {"source", "target"} <= {*names} or (len(codes) > 1 and not codes <= {*records[-1]})
 
 
 def _is_text(cell: str) -> bool:

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
-from nmt.text.corpus import SentencePair
 from nmt.text.preparing.rules import damage, letters
+from nmt.text.readers import SentencePair
 
 SHARE = 20
 """A held-out text has at most one in so many pairs."""
@@ -35,8 +35,8 @@ def held_out_size(pairs: int) -> int:
 
 
 def candidates(pairs: Iterable[SentencePair], most: int = _CANDIDATES) -> list[SentencePair]:
-    """Return the suitable pairs with the lowest digests, in their order; RAM does not grow with the text."""
-    return heapq.nsmallest(most, filter(_suits, pairs), key=_digest)
+    """Return the pairs with the lowest digests, in their order: a random sample. RAM does not grow with the text."""
+    return heapq.nsmallest(most, pairs, key=_digest)
 
 
 def _suits(pair: SentencePair) -> bool:
@@ -55,7 +55,7 @@ def _digest(pair: SentencePair) -> tuple[bytes, list[str]]:
 def choose(
     chosen_from: Sequence[SentencePair], pairs: Iterable[SentencePair], others: Iterable[SentencePair]
 ) -> Iterator[SentencePair]:
-    """Yield the candidates that can be held out.
+    """Yield the candidates that can be held out: suitable ones, without sentences of many pairs.
 
     None shares a sentence with another one or with `others`, the pairs of texts that are held out already.
     """
@@ -63,7 +63,7 @@ def choose(
     for pair in pairs:
         frequency.update({letters(pair.source), letters(pair.target)} & frequency.keys())
     taken = {letters(side) for pair in others for side in (pair.source, pair.target)}
-    for pair in chosen_from:
+    for pair in filter(_suits, chosen_from):
         sides = {letters(pair.source), letters(pair.target)}
         if not sides & taken and all(frequency[side] <= MOST_PAIRS for side in sides):
             taken |= sides

@@ -1,10 +1,17 @@
-"""Readers of parallel text: one module for each family of formats. `nmt.text.corpus` chooses among them.
+"""Readers of parallel text: one module for each family of formats. `nmt.text.corpus` chooses among them."""
 
-Each yields rows, one for each pair.
-"""
+from typing import NamedTuple
 
-Row = tuple[int, str, str]
-"""The line of a file at which a pair begins, from 1, its source and its target. Millions are made: no named tuple."""
+Columns = tuple[int | str, int | str]
+"""Positions of source and target, from 1, or their names."""
+
+
+class SentencePair(NamedTuple):
+    """A sentence and its translation, with the line of the file, from 1, at which the pair begins."""
+
+    source: str
+    target: str
+    line: int = 0
 
 
 def one_line(text: str) -> str:

@@ -8,22 +8,23 @@ from typing import Any
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.han_variants import nearest_code
-from nmt.text.languages import is_language
-from nmt.text.readers import Row, one_line, shortened
+from nmt.text.languages import is_language, nearest_codes
+from nmt.text.readers import Columns, SentencePair, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
-Keys = tuple[str, str]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character, which JSON can hold alone and UTF-8 cannot."""
 
 
-def read_json_lines(path: Path, keys: Keys | None, languages: LanguagePair | None) -> Iterator[Row]:
-    """Yield the pairs of a file. `keys` may be nested, as in `translation.en`; by default they are the language codes.
+def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[SentencePair]:
+    """Yield the pairs of a file. `columns` are keys, which may be nested, as in `translation.en`.
 
-    Without `languages`, they are the first two codes. Raises DataError with file and line for invalid JSON, a missing
-    key and a value that is no text.
+    By default (1, 2) they are the codes of `languages`, and without these the first two codes. Raises DataError with
+    file and line for invalid JSON, a missing key and a value that is no text.
     """
+    keys = [key for key in columns if isinstance(key, str)]
+    if not keys and columns != (1, 2):
+        raise DataError(f"{path}: `columns` of JSON lines are keys, as in [translation.en, translation.it]")
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             found = _object(path, number, line)
@@ -32,7 +33,7 @@ def read_json_lines(path: Path, keys: Keys | None, languages: LanguagePair | Non
                 source, target = (one_line(_text(found, key)) for key in keys)
             except ValueError as error:
                 raise DataError(f"{path}:{number}: {error}") from None
-            yield number, source, target
+            yield SentencePair(source, target, number)
 
 
 def first_keys(path: Path) -> list[str]:
@@ -61,21 +62,19 @@ def _codes(found: dict[str, Any]) -> list[str]:
     return next((keys for keys in codes if len(keys) > 1), [])
 
 
-def _language_keys(found: dict[str, Any], languages: LanguagePair | None) -> Keys:
+def _language_keys(found: dict[str, Any], languages: LanguagePair | None) -> list[str]:
     keys = _codes(found)
     if {"source", "target"} <= found.keys():
         keys = ["source", "target"]
     elif languages is not None:
         by_code = {key.rpartition(".")[2]: key for key in reversed(keys)}
-        source = nearest_code(languages.source, tuple(by_code))
-        target = nearest_code(languages.target, tuple(code for code in by_code if code != source))
-        keys = [by_code[code] for code in (source, target) if code is not None]
+        keys = [by_code[code] for code in nearest_codes(languages, by_code) or ()]
     if len(keys) < 2:
         raise ValueError(
             "no keys of both languages; name them with `columns`, as in [translation.en, translation.it]; found the "
             f"keys {', '.join(map(shortened, found))}"
         )
-    return keys[0], keys[1]
+    return keys[:2]
 
 
 def _text(found: dict[str, Any], key: str) -> str:

@@ -91,10 +91,7 @@ def open_text(path: Path, read_once: bool = False) -> Iterator[io.BufferedReader
 
 def _advice(raw: bytes) -> str:
     encoding = "UTF-16" if b"\0" in raw or raw.startswith(_UTF16) else "LATIN1"
-    return (
-        f"convert the file from what it is written in (LATIN1, UTF-16, GB18030, …): iconv -f {encoding} -t UTF-8 FILE "
-        "> NEWFILE"
-    )
+    return f"convert it from its encoding (LATIN1, UTF-16, GB18030, …): iconv -f {encoding} -t UTF-8 FILE > NEWFILE"
 
 
 @contextmanager
@@ -159,13 +156,11 @@ def _texts(archive: ZipFile) -> list[str]:
 def _open_member(path: Path, archive: ZipFile, name: str | None) -> IO[bytes]:
     """Open a member of an archive, by default its only text."""
     texts = _texts(archive)
-    chosen = [name] if name in archive.namelist() else [] if name else texts
+    chosen = texts if name is None else [name] if name in archive.namelist() else []
     if len(chosen) != 1:
+        problem = f"expected an archive of one text, found {len(texts)}" if name is None else f"no member {name}"
         advice = f"name one as {path}/NAME ({', '.join(texts[:8])})"
-        if not texts:
-            advice = "save a document or a spreadsheet as text or CSV (UTF-8)"
-        problem = f"no member {name}" if name else f"expected an archive of one text, found {len(texts)}"
-        raise DataError(f"{path}: {problem}; {advice}")
+        raise DataError(f"{path}: {problem}; {advice if texts else 'save it as text or CSV (UTF-8)'}")
     try:
         return archive.open(chosen[0])
     except RuntimeError as error:  # encrypted, or compressed in a rare way

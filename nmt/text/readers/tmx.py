@@ -13,9 +13,8 @@ from lxml import etree
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.han_variants import nearest_code
-from nmt.text.languages import primary_code
-from nmt.text.readers import Row, one_line
+from nmt.text.languages import nearest_codes, primary_code
+from nmt.text.readers import SentencePair, one_line
 from nmt.text.readers.opening import open_content
 
 _JOINT = "\uffff"
@@ -25,7 +24,7 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _UNITS_SEEN = 1_000  # units that show the languages of a file
 
 
-def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
+def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair]:
     """Yield the pairs of a file in the given languages, whose regions may differ.
 
     Raises DataError: invalid XML, no given languages, or no unit with a text in both.
@@ -34,15 +33,13 @@ def read_tmx(path: Path, languages: LanguagePair | None) -> Iterator[Row]:
         raise DataError(f"{path}: the languages of its pairs are not known; state them")
     paired, found = False, set[str]()
     for line, unit in _units(path):
-        source = nearest_code(languages.source, tuple(unit))
-        target = nearest_code(languages.target, tuple(code for code in unit if code != source))
         found |= unit.keys()
-        if source is not None and target is not None:
+        if (codes := nearest_codes(languages, unit)) is not None:
             paired = True
-            yield line, unit[source], unit[target]
+            yield SentencePair(unit[codes[0]], unit[codes[1]], line)
     if found and not paired:
-        codes = ", ".join(sorted(code or "no language" for code in found)[:20])
-        raise DataError(f"{path}: no unit has both {languages.source} and {languages.target}; found {codes}")
+        names = ", ".join(sorted(code or "no language" for code in found)[:20])
+        raise DataError(f"{path}: no unit has both {languages.source} and {languages.target}; found {names}")
 
 
 def declared_languages(path: Path) -> list[str]:

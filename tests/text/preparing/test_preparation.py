@@ -20,8 +20,9 @@ from nmt.commands.prepare import prepare
 from nmt.config import Filters, LanguagePair, MaxLength
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
+from nmt.text import tokenizer
 from nmt.text.manifest import PREPARED
-from nmt.text.preparing import preparation, tokenizer_training
+from nmt.text.preparing import preparation
 from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.preparation import filter_block, first_of_each, length_limit
 from nmt.text.preparing.rules import Rules
@@ -96,9 +97,10 @@ def test_first_of_each_is_that_of_a_plain_loop(digests: list[int]) -> None:
 
 def test_pairs_of_different_target_languages_are_no_duplicates() -> None:
     rules = [Rules.learn(Filters(), LanguagePair("en", code)) for code in ("it", "fr", "it")]
-    blocks = [filter_block(rules, ["it", "fr", "it"], (corpus, [("a:1", "yes", "oui")])) for corpus in range(3)]
-    assert len({block.digests for block in blocks}) == 2
-    assert blocks[0].digests == blocks[2].digests
+    blocks = [filter_block(rules, ["it", "fr", "it"], (corpus, [("yes", "oui", 1)])) for corpus in range(3)]
+    digests = [digest for _, _, digest, _ in blocks]
+    assert len({*digests}) == 2
+    assert digests[0] == digests[2]
 
 
 def test_worker_processes_give_the_same_corpus(
@@ -127,7 +129,7 @@ def test_dask_gives_the_same_corpus(folder: Path, expected: dict[str, bytes]) ->
 
 def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second pair or so, without duplicates, evenly spread."""
-    monkeypatch.setattr(tokenizer_training, "SAMPLED_CHARACTERS", 8_000)
+    monkeypatch.setattr(tokenizer, "SAMPLED_BYTES", 8_000)
     read, train = list[list[str]](), Tokenizer.train
 
     def recorded(text: Iterable[str], *rest: Any) -> Tokenizer:
@@ -138,7 +140,7 @@ def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pyte
     prepare(recipe_in(folder), QUIET)
     kept = [pair for pair in dict.fromkeys(pairs(300, 0)) if all(pair) and pair[0] != pair[1]]
     sources = read[0][::2]
-    assert sum(map(len, read[0])) == pytest.approx(8_000, rel=0.2)
+    assert 6_000 < sum(map(len, read[0])) < 8_000
     places = [index for index, pair in enumerate(kept) if pair[0] in sources]
     assert max(np.diff(places)) <= 2 * len(kept) / len(places) + 2
 
@@ -195,7 +197,7 @@ def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
 ) -> None:
     write_tsv(folder / "valid.tsv", [("", "x"), ("y", "")])
     monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
-    with pytest.raises(DataError, match=r"valid\.tsv: 2 pairs read, none kept\. empty"):
+    with pytest.raises(DataError, match=r"valid\.tsv: 2 pairs read, none kept: empty"):
         prepare(recipe_in(folder), QUIET)
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from nmt.config import Filters, LanguagePair, RuleName
 from nmt.errors import ConfigError
-from nmt.text import han_variants
-from nmt.text.corpus import SentencePair
+from nmt.text import languages
 from nmt.text.preparing.rules import RULES, Rules, damage, letters
+from nmt.text.readers import SentencePair
 
 LINES = {
     "it": "Perché no? La città è più bella.",
@@ -207,7 +207,7 @@ def test_lines_of_the_other_variant_of_chinese_are_converted_if_asked_for(
 
 
 def test_conversion_without_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(han_variants, "find_spec", lambda name: None)
+    monkeypatch.setattr(languages, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"han_variants: convert needs OpenCC; install it: pip install opencc$"):
         learned("zh", han_variants="convert")
 

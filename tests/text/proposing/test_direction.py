@@ -6,7 +6,6 @@ import pytest
 
 from nmt.config import CorpusFile, load_recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import SentencePair
 from nmt.text.proposing.direction import (
     Direction,
     check_languages,
@@ -15,6 +14,7 @@ from nmt.text.proposing.direction import (
     named_direction,
     with_text_columns,
 )
+from nmt.text.readers import SentencePair
 from tests.builders import write_lines, write_tsv
 
 ENGLISH = "It is not the first time that they have seen him in this house."
@@ -23,7 +23,7 @@ STATED = Direction("en", "it", "--languages")
 
 
 def text(source: str, target: str) -> list[SentencePair]:
-    return [SentencePair(source, target, "", number) for number in range(1, 101)]
+    return [SentencePair(source, target, number) for number in range(1, 101)]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,6 @@ def test_wrong_files_of_the_validation_text_are_refused(tmp_path: Path) -> None:
         check(tmp_path, f"test: {{file: {write_tsv(tmp_path / 'wrong.tsv', WRONG)}}}")
 
 
-def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.text.proposing.direction._FIRST_PAIRS", 100)
+def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path) -> None:
     write_tsv(tmp_path / "train.tsv", WRONG[:100] + PAIRS * 2)
     check(tmp_path)

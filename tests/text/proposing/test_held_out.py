@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from nmt.config import Filters, LanguagePair
-from nmt.text.corpus import SentencePair
 from nmt.text.preparing.rules import Rules, letters
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose
+from nmt.text.readers import SentencePair
 
 Pairs = list[tuple[str, str]]
 

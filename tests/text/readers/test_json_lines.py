@@ -7,13 +7,13 @@ import pytest
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
-from nmt.text.readers import Row
-from nmt.text.readers.json_lines import Keys, first_keys, read_json_lines
+from nmt.text.readers import Columns, SentencePair
+from nmt.text.readers.json_lines import first_keys, read_json_lines
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 
 
-def rows(folder: Path, content: str, keys: Keys | None = None) -> list[Row]:
+def rows(folder: Path, content: str, keys: Columns = (1, 2)) -> list[SentencePair]:
     (folder / "a.jsonl").write_text(content, encoding="utf-8")
     return list(read_json_lines(folder / "a.jsonl", keys, ENGLISH_ITALIAN))
 
@@ -21,25 +21,25 @@ def rows(folder: Path, content: str, keys: Keys | None = None) -> list[Row]:
 @pytest.mark.parametrize(
     ("found", "keys"),
     [
-        ({"en": "one", "it": "uno"}, None),
-        ({"id": 7, "translation": {"it": "uno", "en": "one"}}, None),
-        ({"x": {"eng_Latn": "one", "ita_Latn": "uno"}}, None),
-        ({"id": "7", "en-US": "one", "it": "uno"}, None),
-        ({"en-US": "x", "en": "one", "it": "uno"}, None),
-        ({"source": "one", "target": "uno"}, None),
+        ({"en": "one", "it": "uno"}, (1, 2)),
+        ({"id": 7, "translation": {"it": "uno", "en": "one"}}, (1, 2)),
+        ({"x": {"eng_Latn": "one", "ita_Latn": "uno"}}, (1, 2)),
+        ({"id": "7", "en-US": "one", "it": "uno"}, (1, 2)),
+        ({"en-US": "x", "en": "one", "it": "uno"}, (1, 2)),
+        ({"source": "one", "target": "uno"}, (1, 2)),
         ({"a": {"b": {"c": "one"}}, "d": "uno"}, ("a.b.c", "d")),
         ({"a.b": "one", "a": {"b": "x"}, "d": "uno"}, ("a.b", "d")),
     ],
 )
-def test_keys_are_found(tmp_path: Path, found: object, keys: Keys | None) -> None:
+def test_keys_are_found(tmp_path: Path, found: object, keys: Columns) -> None:
     line = json.dumps(found)
-    assert rows(tmp_path, f"{line}\n\n{line}\r\n", keys) == [(1, "one", "uno"), (3, "one", "uno")]
+    assert rows(tmp_path, f"{line}\n\n{line}\r\n", keys) == [("one", "uno", 1), ("one", "uno", 3)]
 
 
 def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
     content = '{"en": "one\\ntwo \\r\\n three", "it": null}\n{"en": "\\u00e8", "it": "a\\u2028b"}\n'
-    assert rows(tmp_path, content) == [(1, "one two three", ""), (2, "è", "a b")]
-    assert rows(tmp_path, '{"en": "a\\ud83d", "it": "b"}\n') == [(1, "a\ufffd", "b")]
+    assert rows(tmp_path, content) == [("one two three", "", 1), ("è", "a b", 2)]
+    assert rows(tmp_path, '{"en": "a\\ud83d", "it": "b"}\n') == [("a\ufffd", "b", 1)]
 
 
 @pytest.mark.parametrize(

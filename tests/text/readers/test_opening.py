@@ -192,7 +192,7 @@ def test_archives_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         (path, r"a\.zip: expected an archive of one text, found 2; name one as .*/a\.zip/NAME \(a\.en, folder/a\.it\)"),
         (path / "a.de", r"a\.zip: no member a\.de; name one as .*/a\.zip/NAME \(a\.en, folder/a\.it\)"),
         (path / "../a.en", r"a\.zip: no member \.\./a\.en"),
-        (sheet, r"a\.xlsx: expected an archive of one text, found 0; save a document or a spreadsheet as text or CSV"),
+        (sheet, r"a\.xlsx: expected an archive of one text, found 0; save it as text or CSV"),
         (encrypted, r"b\.zip: cannot read a\.en: .*password required"),
         *((write(tmp_path / f"d{at}", whole[:at]), "d.*: damaged or incomplete") for at in (20, len(whole) - 30)),
         (write(tmp_path / "e", whole[:100] + bytes(40) + whole[140:]), "e: damaged or incomplete"),

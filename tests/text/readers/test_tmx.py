@@ -8,6 +8,7 @@ import pytest
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
+from nmt.text.readers import SentencePair
 from nmt.text.readers.tmx import declared_languages, read_tmx
 
 
@@ -19,7 +20,7 @@ def tmx(*units: dict[str, str], head: str = "") -> str:
     return f'{head}<tmx version="1.4"><header srclang="en"/><body>\n{body}</body></tmx>'
 
 
-def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[tuple[int, str, str]]:
+def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[SentencePair]:
     path = folder / "a.tmx"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return list(read_tmx(path, LanguagePair(source=source, target=target)))
@@ -29,10 +30,10 @@ UNIT = {"en": "one", "it": "uno"}
 
 
 def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
-    assert rows(tmp_path, tmx(UNIT, UNIT)) == [(2, "one", "uno"), (4, "one", "uno")]
-    assert rows(tmp_path, tmx(*[UNIT] * 40_000))[-1][0] in (80_000, 80_001)  # of libxml2 beyond line 65,535
+    assert rows(tmp_path, tmx(UNIT, UNIT)) == [("one", "uno", 2), ("one", "uno", 4)]
+    assert rows(tmp_path, tmx(*[UNIT] * 40_000))[-1].line in (80_000, 80_001)  # of libxml2 beyond line 65,535
     named = tmx(UNIT).replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ').replace("xml:lang", "lang")
-    assert rows(tmp_path, named) == [(2, "one", "uno")]
+    assert rows(tmp_path, named) == [("one", "uno", 2)]
 
 
 @pytest.mark.parametrize(
@@ -50,18 +51,18 @@ def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
 def test_nearest_languages_are_chosen(
     tmp_path: Path, codes: tuple[str, ...], source: str, target: str, expected: tuple[str, str]
 ) -> None:
-    assert rows(tmp_path, tmx({code: code for code in codes}), source, target) == [(2, *expected)]
+    assert rows(tmp_path, tmx({code: code for code in codes}), source, target) == [(*expected, 2)]
 
 
 def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused(tmp_path: Path) -> None:
-    assert rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "c"}, UNIT)) == [(6, "one", "uno")]
+    assert rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "c"}, UNIT)) == [("one", "uno", 6)]
     with pytest.raises(DataError, match=r"a\.tmx: no unit has both en and it; found de, en, fr$"):
         rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "a", "fr": "b"}))
     assert rows(tmp_path, tmx()) == []
     assert declared_languages(tmp_path / "a.tmx") == []
     rows(tmp_path, tmx({"it-IT": "uno", "en-US": "one"}, UNIT))
     assert declared_languages(tmp_path / "a.tmx") == ["en-US", "it-IT", "en", "it"]
-    assert rows(tmp_path, tmx({"it": "uno", "en": "one"})) == [(2, "one", "uno")]
+    assert rows(tmp_path, tmx({"it": "uno", "en": "one"})) == [("one", "uno", 2)]
     assert declared_languages(tmp_path / "a.tmx") == ["en", "it"]
 
 
@@ -77,21 +78,21 @@ def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused
     ],
 )
 def test_inline_tags_are_removed(tmp_path: Path, text: str, plain: str) -> None:
-    assert rows(tmp_path, tmx({"en": text, "it": "x"})) == [(2, plain, "x")]
+    assert rows(tmp_path, tmx({"en": text, "it": "x"})) == [(plain, "x", 2)]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
 def test_encoding_is_that_of_the_declaration_or_of_the_mark(tmp_path: Path, encoding: str) -> None:
     head = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>'
     content = tmx({"en": "caf\u00e9", "it": "caff\u00e8"}, head=head)
-    assert rows(tmp_path, content.encode(encoding)) == [(2, "caf\u00e9", "caff\u00e8")]
+    assert rows(tmp_path, content.encode(encoding)) == [("caf\u00e9", "caff\u00e8", 2)]
 
 
 def test_entities_are_neither_fetched_nor_expanded(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     for entity in (f'b SYSTEM "file://{tmp_path}/secret"', 'b "expanded"'):
         found = rows(tmp_path, tmx({"en": "a &b; c", "it": "x"}, head=f"<!DOCTYPE tmx [<!ENTITY {entity}>]>"))
-        assert found == [(2, "a c", "x")]
+        assert found == [("a c", "x", 2)]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from nmt.config import Filters, LanguagePair
-from nmt.text.corpus import SentencePair
-from nmt.text.preparing.findings import Finding, findings, rule_findings
+from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, findings
+from nmt.text.readers import SentencePair
 
 ENGLISH = ["The old man reads a book in the garden.", "My sister doesn't like it, but she has to go there.",
            "What is the name of your friend?", "I think that they were at the market, too.",
@@ -26,7 +26,7 @@ def found(sources: list[str], targets: list[str], target: str = "it") -> list[Fi
     choose = random.Random(1)
     lines = [choose.choices(range(5), k=choose.randint(1, 4)) for _ in range(500)]
     pairs = [
-        SentencePair(" ".join(sources[i] for i in line), " ".join(targets[i] for i in line), "train.tsv", number)
+        SentencePair(" ".join(sources[i] for i in line), " ".join(targets[i] for i in line), number)
         for number, line in enumerate(lines, start=1)
     ]
     return findings("train.tsv", LanguagePair("en", target), pairs, Filters())
@@ -40,7 +40,7 @@ def test_clean_text_has_no_finding(target: str, lines: list[str]) -> None:
 def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> None:
     french = ["Je ne sais pas pourquoi il est parti si tôt.", "Nous avons mangé du pain et du fromage ce matin."]
     pairs = [
-        SentencePair(ENGLISH[number % 5], french[number % 2] if number % 50 == 7 else ITALIAN[number % 5], "x", number)
+        SentencePair(ENGLISH[number % 5], french[number % 2] if number % 50 == 7 else ITALIAN[number % 5], number)
         for number in range(1, 501)
     ]
     languages = LanguagePair("en", "it")
@@ -64,7 +64,7 @@ def test_tokenized_text_is_found() -> None:
         line.replace(",", " ,").replace(".", " .").replace("?", " ?").replace("n't", " n't") for line in ENGLISH
     ]
     (finding,) = found(tokenized, ITALIAN)
-    assert re.match(r"the source \(en\) is tokenized in 9\d% of the lines: ", finding.text)
+    assert re.match(r"the source \(en\) is tokenized in 9\d\.\d% of the lines: ", finding.text)
 
 
 def test_french_spaces_before_punctuation_are_no_tokenized_text() -> None:
@@ -76,7 +76,7 @@ def test_spaces_between_chinese_characters_are_found() -> None:
     (finding,) = found(ENGLISH, [" ".join(line) for line in CHINESE], "zh")
     assert (
         finding.text
-        == "the target (zh) has spaces between its characters or words in 100% of the lines: they are removed"
+        == "the target (zh) has spaces between its characters or words in 100.0% of the lines: they are removed"
     )
     assert finding.severity == "note"
 
@@ -86,7 +86,7 @@ def test_spaces_between_chinese_characters_are_found() -> None:
 )
 def test_the_other_variant_of_chinese_is_found(target: str, lines: list[str], variant: str) -> None:
     (finding,) = found(ENGLISH, lines, target)
-    assert re.match(rf"the target \({target}\) is {variant} Chinese in (9\d|100)% of the lines: ", finding.text)
+    assert re.match(rf"the target \({target}\) is {variant} Chinese in (9\d|100)\.\d% of the lines: ", finding.text)
 
 
 def test_lines_that_stop_corresponding_are_found() -> None:
@@ -95,7 +95,7 @@ def test_lines_that_stop_corresponding_are_found() -> None:
     targets = [max(1, round(length * choose.uniform(0.9, 1.3))) for length in lengths]
     del lengths[1001]
     pairs = [
-        SentencePair("A" * source, "B" * target, "train.tsv", number)
+        SentencePair("A" * source, "B" * target, number)
         for number, (source, target) in enumerate(zip(lengths, targets, strict=False), start=1)
     ]
     texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), pairs)]
@@ -103,14 +103,20 @@ def test_lines_that_stop_corresponding_are_found() -> None:
 
 
 def test_rules_that_remove_many_pairs_are_found() -> None:
-    (finding,) = rule_findings("train.tsv", 1000, {"script": 134, "copy": 9})
+    train = CorpusAudit("train.tsv", "train", 1000, {"script": 134, "copy": 9})
+    audit = Audit([train, CorpusAudit("valid.tsv", "valid", 10, {"copy": 9})], [], {})
+    audit.add_rule_findings()
+    (finding,) = audit.findings
     assert finding.text == "13.4% of the pairs: not in the script of its language (rule script)"
 
 
+def test_text_without_pairs_is_found() -> None:
+    (finding,) = findings("data.test: test.tsv", LanguagePair("en", "it"), [SentencePair("", " ")])
+    assert finding.text == "there are no sentence pairs in it"
+
+
 def test_wrongly_decoded_lines_are_found_in_a_text_of_any_size() -> None:
-    pairs = [
-        SentencePair("Why not?", target, "test.tsv", line) for line, target in enumerate(("Perché?", "PerchÃ©?"), 1)
-    ]
+    pairs = [SentencePair("Why not?", target, line) for line, target in enumerate(("Perché?", "PerchÃ©?"), 1)]
     (finding,) = findings("data.test: test.tsv", LanguagePair("en", "it"), pairs)
     assert finding.text.startswith("the target (it) is decoded wrongly in 1 of 2 lines: convert the file again")
     assert finding.examples == ("line 2: PerchÃ©?",)

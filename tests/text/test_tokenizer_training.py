@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import TokenizerSettings
-from nmt.text.preparing.tokenizer_training import proposed_size
+from nmt.text.tokenizer import proposed_size
 from tests.builders import SENTENCES, TINY_SHAPE, run_command, save_model, tiny_loaded_model, write_recipe, write_tsv
 
 LATIN = [(f"the cat sleeps {n}", f"il gatto dorme {n}") for n in "abcdegin"]

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nmt.text.preparing.length_ratio import LEAST_PAIRS, LengthRatio
+from nmt.text.preparing.rules import LEAST_PAIRS, LengthRatio
 
 
 def pairs(count: int, ratio: float, wrong: int = 0, letter: str = "b") -> list[tuple[str, str]]:

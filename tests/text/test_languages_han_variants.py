@@ -1,6 +1,14 @@
 """Characters of Simplified and of Traditional Chinese, against FLORES-200 in both."""
 
-from nmt.text.han_variants import simplified_only, traditional_only
+from nmt.text.languages import other_variant
+
+
+def simplified_only(text: str) -> str:
+    return other_variant(text, "Traditional")
+
+
+def traditional_only(text: str) -> str:
+    return other_variant(text, "Simplified")
 
 
 def test_characters_of_one_variant_are_returned() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.text.identification import found_instead, identify, language_of
+from nmt.text.languages import found_instead, identify, language_of
 
 TEXTS = {
     "en": "The men were in the house, and it was not far from here. What do you think about that? They have to go.",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.text.numerals import lost_numbers
+from nmt.text.protection import lost_numbers
 
 
 @pytest.mark.parametrize(
