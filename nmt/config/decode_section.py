@@ -51,5 +51,5 @@ class DecodeSettings(Section):
     typography: bool = True
     """Correct Chinese punctuation to full width."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
-    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most 960
-    hypotheses, and 131,072 on a GPU."""
+    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few
+    hundred hypotheses, and 131,072 on a GPU."""
