@@ -18,9 +18,9 @@ class RuntimeSettings(Section):
     device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
     """Device to compute on; auto takes the first of cuda, mps and cpu that is present."""
     precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for training models of width
-    128 or more on CPUs with instructions for it (a run keeps its choice); else fp32. int8 is for translation on CPUs
-    only."""
+    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for models of width 128 or
+    more on CPUs with instructions for it (the training of a run keeps its choice); else fp32. int8 is for translation
+    on CPUs only."""
     deterministic: bool = False
     """On GPUs, use only algorithms whose results do not vary, so that a run resumed on the same type of GPU equals an
     uninterrupted one bit for bit; slower. On CPUs this always holds."""

@@ -19,7 +19,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.rules import rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
-from nmt.model.cpu import Precision
+from nmt.model.cpu import Precision, prefers_bf16
 from nmt.model.transformer import Transformer
 from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
@@ -40,6 +40,8 @@ class TorchEngine:
         """
         self.runner = BatchRunner([model.eval() for model in models], processes)
         in_bf16 = computes_in_bf16(runtime, self.runner.device)
+        if runtime.precision == "auto" and self.runner.device.type == "cpu":
+            in_bf16 = prefers_bf16(models[0].settings.dim)
         self.precision: Precision = "int8" if runtime.precision == "int8" else "bf16" if in_bf16 else "fp32"
         self.description = f"torch, {self.runner.device.type}, {self.precision}"
         self._is_packed = False

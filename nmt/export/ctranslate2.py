@@ -118,7 +118,8 @@ def _both_directions(vectors: Tensor) -> Any:
 def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> None:
     _norm(spec.layer_norm, sublayer.norm)
     inner = feed_forward.inner
-    parts = [spec.linear_0, spec.linear_0_noact] if feed_forward.gated else [spec.linear_0]  # the gate comes first
+    is_gated = feed_forward.activation == "swiglu"
+    parts = [spec.linear_0, spec.linear_0_noact] if is_gated else [spec.linear_0]  # the gate comes first
     for part, weight, bias in zip(parts, inner.weight.chunk(len(parts)), inner.bias.chunk(len(parts)), strict=True):
         part.weight, part.bias = _array(weight), _array(bias)
     _linears([spec.linear_1], feed_forward.outer)

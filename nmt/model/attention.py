@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.config import ModelSettings
-from nmt.model import cpu
+from nmt.model import cpu, native
 from nmt.model.cache import DecoderCache
 from nmt.model.packing import Packing, pack
 from nmt.model.positions import Relative, rotate
@@ -45,13 +45,28 @@ class MultiHeadAttention(nn.Module):
 
         The packings are those of both. One length group is computed at a time.
         """
+        to, of = packings
+        groups = zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True)
+        outputs = []
+        if self.score is None and not causal and cpu.fits_native_attention(queries, packings):
+            for query, key_value, mask in groups:
+                rows, length = query.flatten(0, 1), query.size(1)
+                outputs.append(native.attend(rows, self.split_pair(key_value), mask, torch.arange(len(rows)), length))
+            return torch.cat(outputs)
         if self.score is None and cpu.fits_packed_attention(queries, packings):
             return cpu.packed_attention(queries, keys_values, packings, self.heads, causal)
-        outputs = []
-        to, of = packings
-        for query, key_value, mask in zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True):
+        for query, key_value, mask in groups:
             outputs.append(self.attend(self.split_heads(query), self.split_pair(key_value), mask, causal))
         return pack(outputs)
+
+    def attend_step(
+        self, queries: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, cache: DecoderCache
+    ) -> Tensor:
+        """Attend from one query of each row (N, D) to its sentence's keys and values, (B, H, S, d); return (N, D)."""
+        if self.score is None and cpu.fits_native_attention(queries):
+            return native.attend(queries, keys_values, mask, cache.slots, cache.beam)
+        distances = None if self.score is None else cache.distances
+        return cache.rows(self.attend(self.split_heads(cache.grid(queries)), keys_values, mask, distances=distances))
 
     def attend(
         self,
@@ -94,17 +109,18 @@ class SelfAttention(MultiHeadAttention):
         is_relative = settings.positions == "relative"
         self.score = Relative(self.dim // self.heads, causal) if is_relative else score_for_study(settings)
 
-    def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """Attend from every token of x (N, D) to its own sentence; return (N, D)."""
+    def forward(self, x: Tensor, packing: Packing, residual: Tensor | None = None) -> Tensor:
+        """Attend from every token of x (N, D) to its own sentence; return (N, D), plus the residual."""
         queries, keys_values = torch.split(self.project(x, packing.shapes), [self.dim, 2 * self.dim], dim=-1)
-        return cast(Tensor, self.output(self.attend_packed(queries, keys_values, (packing, packing), self.causal)))
+        attended = self.attend_packed(queries, keys_values, (packing, packing), self.causal)
+        return cast(Tensor, self.output(attended, residual))
 
-    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+    def step(self, x: Tensor, layer: int, cache: DecoderCache, residual: Tensor | None = None) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
-        projected = cache.grid(self.project(x, [(len(x), 1)], cache.length - 1))  # (B, K, 3D)
-        q, keys_values = self.split_heads(projected[..., : self.dim]), cache.append(layer, projected[..., self.dim :])
-        distances = None if self.score is None else cache.distances
-        return cast(Tensor, self.output(cache.rows(self.attend(q, keys_values, cache.mask, distances=distances))))
+        projected = self.project(x, [(len(x), 1)], cache.length - 1)
+        keys_values = cache.append(layer, projected[:, self.dim :])
+        attended = self.attend_step(projected[:, : self.dim], keys_values, cache.mask, cache)
+        return cast(Tensor, self.output(attended, residual))
 
     def project(self, x: Tensor, shapes: Sequence[tuple[int, int]], start: int = 0) -> Tensor:
         """Return queries, keys and values side by side, (N, 3D), of groups (B, T) whose first position is `start`."""
@@ -129,15 +145,17 @@ class CrossAttention(MultiHeadAttention):
         self.output = cpu.Linear(self.dim, self.dim)
         self.score = score_for_study(settings)
 
-    def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+    def forward(
+        self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing, residual: Tensor | None = None
+    ) -> Tensor:
         """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
         packings = packing, memory_packing
-        return cast(Tensor, self.output(self.attend_packed(self.query(x), self.key_value(memory), packings)))
+        return cast(Tensor, self.output(self.attend_packed(self.query(x), self.key_value(memory), packings), residual))
 
-    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+    def step(self, x: Tensor, layer: int, cache: DecoderCache, residual: Tensor | None = None) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D)."""
-        q = self.split_heads(cache.grid(self.query(x)))
-        return cast(Tensor, self.output(cache.rows(self.attend(q, cache.source[layer], cache.source_mask))))
+        attended = self.attend_step(self.query(x), cache.source[layer], cache.source_mask, cache)
+        return cast(Tensor, self.output(attended, residual))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of memory (B, S, D), each (B, H, S, d)."""

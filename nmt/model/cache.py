@@ -30,11 +30,16 @@ class DecoderCache:
         keys = source[0][0]
         count, heads, _, width = keys.shape
         self.length = 0  # tokens of each hypothesis
-        self._target = [keys.new_empty(0, count, heads, 2, width) for _ in source]  # (P and space for more, B, H, 2, d)
+        self._target = [keys.new_zeros(0, count, heads, 2, width) for _ in source]  # (P and space for more, B, H, 2, d)
         # True at the tokens of each hypothesis: the state of the search
         self._visible = torch.zeros(count, 1, 0, dtype=torch.bool, device=keys.device)  # (B, K, P)
         self._sentences = self._slots = torch.arange(count)  # (N) of each row its sentence and its place in (B, K)
         self.select(self._slots)
+
+    @property
+    def beam(self) -> int:
+        """The places K of each sentence."""
+        return self._visible.size(1)
 
     @property
     def mask(self) -> Tensor | None:
@@ -49,14 +54,14 @@ class DecoderCache:
     def grid(self, rows: Tensor) -> Tensor:
         """Return rows (N, D) in their places (B, K, D); where there is no row, zeros."""
         count, beam, _ = self._visible.shape
-        if self._places is not None:
-            rows = rows.new_zeros(count * beam, rows.size(1)).index_copy_(0, self._places, rows)
+        if not self._is_full:
+            rows = rows.new_zeros(count * beam, rows.size(1)).index_copy_(0, self.slots, rows)
         return rows.view(count, beam, -1)
 
     def rows(self, grid: Tensor) -> Tensor:
         """Return the rows (N, D) of their places (B, K, D)."""
         rows = grid.flatten(0, 1)
-        return rows if self._places is None else rows.index_select(0, self._places)
+        return rows if self._is_full else rows.index_select(0, self.slots)
 
     def pad(self, rows: Tensor) -> Tensor:
         """Add copies of the last of N rows up to a number of rows for which oneDNN has a kernel already."""
@@ -73,11 +78,11 @@ class DecoderCache:
         self.length += 1
 
     def append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the newest keys and values (B, K, 2D) of a layer; return all, (B, H, P, d) each."""
-        count, beam, used = self._visible.shape
+        """Write the newest keys and values (N, 2D) of a layer; return all, (B, H, P, d) each."""
+        _, beam, used = self._visible.shape
         table = self._target[layer][:used]
-        by_head = keys_values.view(count, beam, 2, *table.shape[2::2])  # (B, K, 2, H, d)
-        table[used - beam :] = by_head.permute(1, 0, 3, 2, 4)
+        by_head = keys_values.view(-1, 2, *table.shape[2::2]).transpose(1, 2)  # (N, H, 2, d)
+        table[used - beam :].index_put_(self._newest, by_head)
         keys, values = table.permute(3, 1, 2, 0, 4)
         return keys, values
 
@@ -95,10 +100,11 @@ class DecoderCache:
         ranks = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
         self._slots = self._sentences * beam + ranks
         self._row_count = padded_rows(len(rows))
-        places = self.pad(self._slots).to(device)
-        grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, places[: len(rows)], visible)
+        self.slots = self.pad(self._slots).to(device)
+        grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, self.slots[: len(rows)], visible)
         self._visible = grid.view(count, beam, -1)
-        self._places = None if self._row_count == len(rows) == count * beam else places  # None: rows are the whole grid
+        self._newest = self.slots % beam, self.slots // beam  # places of the newest tokens in the table
+        self._is_full = self._row_count == len(rows) == count * beam  # rows are the whole grid
         if has_finished:
             kept = kept.to(device)
             self.source = [(keys.index_select(0, kept), values.index_select(0, kept)) for keys, values in self.source]
@@ -116,7 +122,7 @@ class DecoderCache:
         kept = used.byte().argsort(dim=1, descending=True, stable=True)[:, :most]  # in their order
         places = (kept.t() * self._target[0].size(1) + sentences).flatten()
         for number, old in enumerate(self._target):
-            table = old.new_empty(most + _SPARE_STEPS * beam, len(sentences), *old.shape[2:])
+            table = old.new_zeros(most + _SPARE_STEPS * beam, len(sentences), *old.shape[2:])
             torch.index_select(old.flatten(0, 1), 0, places, out=table[:most].flatten(0, 1))
             self._target[number] = table
         self._visible = self._visible.gather(2, kept.unsqueeze(1).expand(-1, beam, -1))

@@ -1,8 +1,8 @@
 """Kernels for CPUs: products by oneDNN in fp32, bf16 and eight bits, and attention to short sentences.
 
-Each is used where it is faster than torch's own. Elsewhere the same functions compute with plain torch, and have the
-same results up to rounding: on other devices, on processors without AVX-512, where a build of torch lacks a private
-operator, and everywhere with NMT_CPU_KERNELS=off in the environment.
+Each is used where it is faster than torch's own; in inference those of `nmt.model.native` come first. Elsewhere the
+same functions compute with plain torch, with the same results up to rounding: on other devices, on processors without
+AVX-512, where a build of torch lacks a private operator, and everywhere with NMT_CPU_KERNELS=off in the environment.
 
 On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
 oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
@@ -14,21 +14,23 @@ H heads, d = D/H.
 
 import math
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.model import native
 from nmt.model.packing import Packing
 
 Precision = Literal["fp32", "bf16", "int8"]
-Product = Callable[[Tensor], Tensor]  # x (..., I) to x W^T + b (..., O) for a constant weight and bias
 
 ENCODER_TOKENS = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
 MAX_ATTENTION_LENGTH = 128  # tokens in a sentence; for longer ones torch's own attention is faster
 
+_LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call costs more than the product
 _TYPICAL_ROWS = 128  # a search computes about so many; oneDNN chooses the layout of packed weights for it
 _TINY = 1e-30  # keeps the scale of a row of zeros from being zero
@@ -49,6 +51,7 @@ class Kernels(NamedTuple):
     bf16: bool = False  # whether products of bf16 numbers are native; where they are emulated, fp32 is faster
     packed: bool = False
     int8: bool = False
+    native: bool = False  # whether to compile and use those of `nmt.model.native`
     plain: bool = True  # whether to use no kernel at all
 
     @classmethod
@@ -68,6 +71,7 @@ class Kernels(NamedTuple):
             bf16=linear and (has["avx512_bf16"] or has["amx_tile"]),
             packed=linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"),
             int8=avx512 and has["vnni"] and all(hasattr(torch.ops.onednn, name) for name in _EIGHT_BIT_OPERATORS),
+            native=avx512 and sys.platform == "linux",
             plain=False,
         )
 
@@ -75,6 +79,11 @@ class Kernels(NamedTuple):
 _INSTRUCTIONS = ("avx512_bf16", "amx_tile", "vnni")
 _EIGHT_BIT_OPERATORS = ("qlinear_prepack", "qlinear_pointwise")
 kernels = Kernels.available()
+
+
+def prefers_bf16(dim: int) -> bool:
+    """Whether a model of this width computes faster in bf16: converting numbers takes a narrow one what it saves."""
+    return kernels.bf16 and dim >= _LEAST_BF16_DIM
 
 
 # products
@@ -86,18 +95,18 @@ class Linear(nn.Linear):
     def __init__(self, inputs: int, outputs: int, bias: bool = True, parts: int = 1) -> None:
         super().__init__(inputs, outputs, bias)
         self.parts = parts
-        self.packed: Product | None = None  # for inference, with weights that do not change any more
+        self.packed: native.Product | None = None  # for inference, with weights that do not change any more
 
     def pack(self, precision: Precision) -> bool:
         """Copy the weights into their fastest layout for inference; return whether there is one."""
         self.packed = packed_product(self.weight, self.bias, precision)
         return self.packed is not None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (..., I) to (..., O)."""
+    def forward(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
+        """Map (..., I) to (..., O), followed by ReLU if asked for; add a residual (..., O)."""
         if self.packed is not None and not torch.is_grad_enabled():
-            return self.packed(x)
-        return linear(x, self.weight, self.bias)
+            return self.packed(x, residual, relu)
+        return finished(linear(x, self.weight, self.bias), residual, relu)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -113,6 +122,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     mapped: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
     # a view would make it costly to change the result in place, as ReLU does
     return mapped if x.dim() == 2 else mapped.view(*x.shape[:-1], -1)
+
+
+def finished(output: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
+    """Apply to the output of a product, in its place, what follows it."""
+    output = output.relu_() if relu else output
+    return output if residual is None else output + residual
 
 
 def outer_product(left: Tensor, right: Tensor) -> Tensor:
@@ -163,7 +178,7 @@ class _Linear(torch.autograd.Function):
 # products with constant weights, laid out once in oneDNN's own format
 
 
-def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) -> Product | None:
+def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) -> native.Product | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if plain torch is as fast.
 
     In bf16 weights, inputs and results are rounded to bf16, sums are fp32. In int8 weights have a scale for each output
@@ -171,6 +186,8 @@ def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) ->
     """
     weight, bias = weight.detach(), None if bias is None else bias.detach()
     on_cpu = weight.device.type == "cpu"
+    if on_cpu and has_native() and (compiled := native.product(weight, bias, precision)):
+        return compiled
     if precision == "int8":
         return _eight_bit_product(weight, bias) if on_cpu and kernels.int8 else None
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -179,22 +196,27 @@ def packed_product(weight: Tensor, bias: Tensor | None, precision: Precision) ->
     if precision == "fp32":
         return None
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
-    return lambda x: F.linear(x.to(dtype), weight, bias)
 
-
-def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
-    outputs = weight.size(0)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
-    bias = None if bias is None else bias.to(dtype)
-
-    def product(x: Tensor) -> Tensor:
-        rows = _padded(x.to(dtype))
-        return _unpadded(torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], ""), x, outputs)
+    def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
+        return finished(F.linear(x.to(dtype), weight, bias), residual, relu)
 
     return product
 
 
-def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
+def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> native.Product:
+    outputs = weight.size(0)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
+    bias = None if bias is None else bias.to(dtype)
+
+    def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
+        rows = _padded(x.to(dtype))
+        output = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "relu" if relu else "none", [], "").float()
+        return finished(_unpadded(output, x, outputs), residual, relu=False)
+
+    return product
+
+
+def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> native.Product:
     """Return a product of eight-bit integers: x ≈ s · a and w ≈ t · b, so x · w ≈ s · t · Σ a b, exact in integers.
 
     The scales s of each row and t of each output map the largest number to 127.
@@ -205,7 +227,7 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
     packed = torch.ops.onednn.qlinear_prepack(quantized, [_TYPICAL_ROWS, weight.size(1)])
     zeros = torch.zeros(outputs, dtype=torch.long)
 
-    def product(x: Tensor) -> Tensor:
+    def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
         rows = _padded(x)
         scales = rows.abs().amax(1, keepdim=True).clamp_(min=_TINY).div_(_MAX)
         shifted = (rows * scales.reciprocal()).add_(_ZERO_POINT + 0.5)
@@ -214,9 +236,14 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> Product:
             inputs, 1.0, _ZERO_POINT, packed, of_outputs, zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
         scaled = output.mul_(scales) if bias is None else torch.addcmul(bias, output, scales, out=output)
-        return _unpadded(scaled, x, outputs)
+        return finished(_unpadded(scaled, x, outputs), residual, relu)
 
     return product
+
+
+def has_native() -> bool:
+    """Whether the kernels of `nmt.model.native` may be used, and a compiler or an earlier use of it has made them."""
+    return kernels.native and native.library() is not None
 
 
 def padded_rows(rows: int) -> int:
@@ -224,6 +251,8 @@ def padded_rows(rows: int) -> int:
 
     oneDNN compiles a kernel for each number of rows, which takes as long as the product itself, or longer.
     """
+    if has_native():  # any number is as fast
+        return rows
     multiple = 8 if rows <= 64 else 16 if rows <= 512 else 128
     return math.ceil(rows / multiple) * multiple
 
@@ -290,6 +319,17 @@ def fits_packed_attention(queries: Tensor, packings: tuple[Packing, Packing]) ->
         and queries.device.type == "cpu"
         and (queries.dtype == torch.float32 or (kernels.bf16 and queries.dtype == torch.bfloat16))
         and max(length for packing in packings for _, length in packing.shapes) <= MAX_ATTENTION_LENGTH
+    )
+
+
+def fits_native_attention(queries: Tensor, packings: Sequence[Packing] = ()) -> bool:
+    """Whether `native.attend` computes the attention of these queries, and is faster."""
+    return (
+        has_native()
+        and queries.device.type == "cpu"
+        and queries.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and max((length for packing in packings for _, length in packing.shapes), default=0) <= MAX_ATTENTION_LENGTH
     )
 
 

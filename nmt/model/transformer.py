@@ -169,7 +169,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Map (M, D) to (M, D)."""
-        x = self.attention_sublayer(x, lambda x: self.attention(x, packing))
+        x = self.attention_sublayer(x, lambda x, residual: self.attention(x, packing, residual))
         return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
 
@@ -191,17 +191,21 @@ class DecoderLayer(nn.Module):
 
     def attend_to_target(self, x: Tensor, packing: Packing) -> Tensor:
         """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
-        return cast(Tensor, self.self_attention_sublayer(x, lambda x: self.self_attention(x, packing)))
+        return cast(
+            Tensor, self.self_attention_sublayer(x, lambda x, residual: self.self_attention(x, packing, residual))
+        )
 
     def attend_to_source(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
-        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention(x, packing, memory, memory_packing))
+        x = self.cross_attention_sublayer(
+            x, lambda x, residual: self.cross_attention(x, packing, memory, memory_packing, residual)
+        )
         return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
     def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
-        x = self.self_attention_sublayer(x, lambda x: self.self_attention.step(x, layer, cache))
-        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention.step(x, layer, cache))
+        x = self.self_attention_sublayer(x, lambda x, residual: self.self_attention.step(x, layer, cache, residual))
+        x = self.cross_attention_sublayer(x, lambda x, residual: self.cross_attention.step(x, layer, cache, residual))
         return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
 
@@ -214,9 +218,13 @@ class Sublayer(nn.Module):
         self.norm = nn.LayerNorm(settings.dim)
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm."""
-        output = x + self.dropout(f(self.normalized_before(x)))
+    def forward(self, x: Tensor, f: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm.
+
+        f adds its second argument to its result: without dropout that is part of its last product.
+        """
+        before = self.normalized_before(x)
+        output = x + self.dropout(f(before, None)) if self.training else f(before, x)
         return output if self.pre else cast(Tensor, self.norm(output))
 
     def normalized_before(self, x: Tensor) -> Tensor:
@@ -229,22 +237,20 @@ class FeedForward(nn.Module):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.gated = settings.activation == "swiglu"
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu_, "gelu": F.gelu, "swiglu": F.silu}
-        self.activation = activations[settings.activation]
-        parts = 2 if self.gated else 1
+        self.activation = settings.activation
+        parts = 2 if self.activation == "swiglu" else 1
         self.inner = Linear(settings.dim, parts * settings.feed_forward, parts=parts)
         self.outer = Linear(settings.feed_forward, settings.dim)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (..., D) to (..., D)."""
-        inner = self.inner(x)
-        if self.gated:
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Map (..., D) to (..., D), and add the residual."""
+        inner = self.inner(x, relu=self.activation == "relu")
+        if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
-            inner = self.activation(gate) * inner
-        else:
-            inner = self.activation(inner)
-        return cast(Tensor, self.outer(inner))
+            inner = F.silu(gate) * inner
+        elif self.activation == "gelu":
+            inner = F.gelu(inner)
+        return cast(Tensor, self.outer(inner, residual))
 
 
 class Embedding(nn.Module):

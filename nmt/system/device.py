@@ -151,7 +151,7 @@ def autocast(settings: RuntimeSettings, device: torch.device) -> contextlib.Abst
 
 
 def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
-    """Return whether matrix products run in bf16. On a CPU `auto` is fp32 here; training replaces it by its choice."""
+    """Return whether matrix products run in bf16; `auto` is fp32 on a CPU: training and translation replace it."""
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return settings.precision == "bf16"

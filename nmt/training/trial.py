@@ -12,7 +12,7 @@ from nmt.batching.batch import Batch, collate
 from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
-from nmt.model.cpu import kernels
+from nmt.model.cpu import prefers_bf16
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.system.device import choose_device, is_oom, release_cached_blocks
@@ -27,7 +27,6 @@ from nmt.training.update import Updater
 # processes as many tokens a second with 2,048 as with 16,384. Only on CUDA is there a measurement whether they fit.
 _FIRST_TOKENS, _MOST_TOKENS, _TOKENS_WITHOUT_TRIAL = 2048, 32_768, 4096
 _USABLE_MEMORY = 0.85  # share of the free device memory for the largest batches; the rest is for fragmentation
-_LEAST_BF16_DIM = 128  # narrower models gain nothing: converting numbers takes as long as it saves
 _TIMED_UPDATES = 3
 
 
@@ -128,8 +127,7 @@ def choose_settings(
     before = load_recipe(run.recipe) if run.saved() and not restart else None
     recorded = f"as recorded in {run.path}"
     if recipe.runtime.precision == "auto" and device.type == "cpu":
-        in_bf16 = kernels.bf16 and recipe.model.dim >= _LEAST_BF16_DIM
-        chosen = before.runtime.precision if before else "bf16" if in_bf16 else "fp32"
+        chosen = before.runtime.precision if before else "bf16" if prefers_bf16(recipe.model.dim) else "fp32"
         if chosen == "bf16":
             console.info(f"runtime.precision: auto is bf16, {recorded if before else 'which is fast on this CPU'}")
         runtime = recipe.runtime.model_copy(update={"precision": chosen})

@@ -1,5 +1,7 @@
 """The kernels for CPUs against torch's own in float64, where this machine has them, and plain torch in their place."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -8,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.config import ModelSettings
-from nmt.model import cpu
+from nmt.model import cpu, native
 from nmt.model.attention import SelfAttention
 from nmt.model.cpu import Dropout, Kernels, Linear, Precision, packed_attention, packed_product, padded_rows
 from nmt.model.packing import Packing
@@ -26,14 +28,15 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "kernels", AVAILABLE)
 
 
-@pytest.fixture(params=["available", "plain"])
+@pytest.fixture(params=["available", "torch", "plain"])
 def each_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "kernels", AVAILABLE if request.param == "available" else Kernels())
+    chosen = {"available": AVAILABLE, "torch": AVAILABLE._replace(native=False), "plain": Kernels()}
+    monkeypatch.setattr(cpu, "kernels", chosen[request.param])
 
 
 def tiny_model(**changes: object) -> Transformer:
     torch.manual_seed(0)
-    shape = {"encoder_layers": 1, "decoder_layers": 2, "dim": 16, "heads": 2, "feed_forward": 32}
+    shape = {"encoder_layers": 1, "decoder_layers": 2, "dim": 64, "heads": 2, "feed_forward": 128}
     return Transformer(ModelSettings.model_validate({**shape, **changes}), 90, 90).eval()
 
 
@@ -42,7 +45,7 @@ def tiny_model(**changes: object) -> Transformer:
 
 def test_environment_variable_selects_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NMT_CPU_KERNELS", "off")
-    assert Kernels.available() == Kernels() == (False, False, False, False, True)
+    assert Kernels.available() == Kernels() == (False, False, False, False, False, True)
     monkeypatch.setattr(cpu, "kernels", Kernels())
     model = tiny_model()
     assert not model.prepack("fp32")
@@ -77,6 +80,7 @@ def test_missing_operator_is_replaced_by_plain_torch(
     monkeypatch: pytest.MonkeyPatch, namespace: str, operator: str, lost: set[str]
 ) -> None:
     monkeypatch.setattr(torch.ops, namespace, Operators(getattr(torch.ops, namespace), operator))
+    monkeypatch.setattr(native, "library", lambda: None)
     left = Kernels.available()
     assert left._asdict() == {name: has and name not in lost for name, has in AVAILABLE._asdict().items()}
     monkeypatch.setattr(cpu, "kernels", left)
@@ -161,23 +165,27 @@ def test_autocast_rounds_operands_and_results_to_bf16(each_kernels: None, rows: 
 @pytest.mark.parametrize("rows", [1, 7, 64, 200])
 def test_product_in_bf16_rounds_the_operands_and_the_result(each_kernels: None, rows: int) -> None:
     torch.manual_seed(4)
-    layer, x = torch.nn.Linear(32, 20), torch.randn(rows, 32)
+    layer, x = torch.nn.Linear(32, 64), torch.randn(rows, 32)
+    layer.bias.copy_(layer.bias.bfloat16())
     product = packed_product(layer.weight, layer.bias, "bf16")
     assert product is not None
     rounded = [part.bfloat16().double() for part in (x, layer.weight, layer.bias)]
     found = product(x)
-    assert found.dtype == torch.bfloat16
-    # the sum is rounded to eight bits
+    # the sum may be rounded to eight bits
     torch.testing.assert_close(found.double(), rounded[0] @ rounded[1].t() + rounded[2], rtol=2**-8, atol=1e-5)
 
 
 @needs_int8
 @torch.inference_mode()
 @pytest.mark.parametrize("rows", [1, 7, 64, 200])
-def test_eight_bit_product_equals_integer_arithmetic(rows: int) -> None:
+@pytest.mark.parametrize("is_native", [True, False])
+def test_eight_bit_product_equals_integer_arithmetic(
+    rows: int, is_native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By hand: scale so that the largest number is 127, round, multiply integers, scale back."""
+    monkeypatch.setattr(cpu, "kernels", AVAILABLE._replace(native=is_native))
     torch.manual_seed(2)
-    layer, x = torch.nn.Linear(32, 20), torch.randn(rows, 32) * torch.rand(rows, 1) * 10
+    layer, x = torch.nn.Linear(32, 64), torch.randn(rows, 32) * torch.rand(rows, 1) * 10
     of_rows, of_outputs = x.abs().amax(1) / 127, layer.weight.abs().amax(1) / 127
     inputs = torch.floor(x.double() / of_rows.double().unsqueeze(1) + 0.5).long()
     weights = (layer.weight / of_outputs.unsqueeze(1)).round().long()
@@ -189,24 +197,64 @@ def test_eight_bit_product_equals_integer_arithmetic(rows: int) -> None:
     assert (found - expected).abs().max() <= float((of_rows.max() * layer.weight.abs().max()) * 1.01)
     assert (found - layer(x)).abs().max() <= 0.02 * layer(x).abs().max()
     assert torch.equal(found, torch.cat([product(row.unsqueeze(0)) for row in x]))  # whatever the other rows
-    torch.testing.assert_close(product(torch.zeros(3, 32)), layer.bias.expand(3, 20))
+    torch.testing.assert_close(product(torch.zeros(3, 32)), layer.bias.expand(3, 64))
 
 
 @given(st.integers(1, 5000))
 @settings(max_examples=300)
 def test_rows_are_padded_by_a_quarter_at_most(rows: int) -> None:
+    cpu.kernels = AVAILABLE._replace(native=False)  # the fixture restores it
     padded = padded_rows(rows)
     assert rows <= padded <= max(rows + 7, rows * 1.25)
     assert padded_rows(padded) == padded
     assert padded % 8 == 0
 
 
+@torch.inference_mode()
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 220), st.integers(1, 6), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+def test_native_products_equal_torch_with_what_follows_them(
+    rows: int, inputs: int, outputs: int, biased: bool, added: bool, relu: bool
+) -> None:
+    if not cpu.has_native():
+        pytest.skip("needs AVX-512 and a C++ compiler")
+    torch.manual_seed(rows * inputs * outputs)
+    x, residual = torch.randn(rows, 16 * inputs), torch.randn(rows, 64 * outputs) if added else None
+    weight, bias = torch.randn(64 * outputs, 16 * inputs), torch.randn(64 * outputs) if biased else None
+    product = native.product(weight, bias, "fp32")
+    assert product is not None
+    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    expected = (expected.relu() if relu else expected) + (residual if added else 0)
+    torch.testing.assert_close(product(x, residual, relu).double(), expected, rtol=1e-5, atol=1e-4)
+    assert native.product(weight[:-1], None, "fp32") is None  # no whole tile
+
+
+def test_native_kernels_are_compiled_once_and_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not cpu.has_native():
+        pytest.skip("needs AVX-512 and a C++ compiler")
+    compile_or_load = native.library.__wrapped__
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compile_or_load() is not None
+    (made,) = (tmp_path / "nmt").iterdir()
+    before = made.stat().st_mtime_ns
+    assert compile_or_load() is not None
+    assert [made.stat().st_mtime_ns] == [before]
+    monkeypatch.setenv("PATH", "")  # no compiler
+    assert compile_or_load() is None
+    monkeypatch.setattr(native, "library", compile_or_load)
+    product = packed_product(torch.eye(64, 16), None, "fp32")
+    if product is not None:
+        torch.testing.assert_close(product(torch.eye(16)), torch.eye(16, 64))
+
+
 @needs_packed
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"activation": "swiglu", "norm": "post"}], ids=str)
-def test_prepacked_model_equals_the_model(changes: dict[str, object], precision: Precision) -> None:
+def test_prepacked_model_equals_the_model(each_kernels: None, changes: dict[str, object], precision: Precision) -> None:
     model, packed = tiny_model(**changes), tiny_model(**changes)
-    assert packed.prepack(precision)
+    if not packed.prepack(precision):
+        assert cpu.kernels.plain
+        assert precision == "fp32"
     close = {"atol": 1e-5, "rtol": 1e-5} if precision == "fp32" else {"atol": 0.1, "rtol": 0.05}
     source, target = torch.randint(4, 90, (5, 7)), torch.randint(4, 90, (4, 5))
     mask = torch.ones(5, 7, dtype=torch.bool)
@@ -220,7 +268,7 @@ def test_prepacked_model_equals_the_model(changes: dict[str, object], precision:
     layer = packed.encoder[0].feed_forward.inner
     with torch.no_grad():
         layer.weight.mul_(2)
-    x = torch.randn(3, 16)  # with gradients, the current weights count
+    x = torch.randn(3, 64)  # with gradients, the current weights count
     torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
 
 
@@ -319,6 +367,29 @@ def test_step_attention_equals_torch(sentences: int, queries: int, keys: int, ma
     assert cpu.fits_step_attention(q)
     expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), mask)
     torch.testing.assert_close(cpu.step_attention(q, k, v, mask).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.inference_mode()
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40), st.sampled_from([4, 16, 64]), st.integers(0, 2**20))
+def test_native_attention_equals_torch(sentences: int, beam: int, length: int, width: int, seed: int) -> None:
+    if not cpu.has_native():
+        pytest.skip("needs AVX-512 and a C++ compiler")
+    torch.manual_seed(seed)
+    q = torch.randn(sentences * beam, 3 * HEADS * width)[:, : HEADS * width]  # as in a joined projection
+    keys_values = torch.randn(sentences, length, 2 * HEADS * width)
+    k, v = (x.view(sentences, length, HEADS, width).transpose(1, 2) for x in keys_values.chunk(2, dim=-1))
+    places = torch.arange(sentences * beam)[torch.rand(sentences * beam) < 0.7]  # other places have no row
+    by_place = q.unflatten(0, (sentences, beam)).unflatten(2, (HEADS, width)).transpose(1, 2).double()
+    for masks in (0, 1, beam):  # none; one of each sentence; one of each place
+        mask = torch.rand(sentences, 1, masks, length) < 0.7 if masks else None
+        if mask is not None:
+            mask[..., 0] = True
+        expected = F.scaled_dot_product_attention(by_place, k.double(), v.double(), mask)
+        found = native.attend(q[places], (k, v), mask, places, beam)
+        torch.testing.assert_close(
+            found.double(), expected.transpose(1, 2).reshape(len(q), -1)[places], rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("causal", [True, False])

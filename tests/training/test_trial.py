@@ -108,7 +108,7 @@ def test_auto_precision_follows_the_processor_and_the_width(
     recipe: Recipe, corpus: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for has_bf16, dim, expected in ((True, 128, "bf16"), (True, 64, "fp32"), (False, 512, "fp32")):
-        monkeypatch.setattr("nmt.training.trial.kernels", Kernels(bf16=has_bf16))
+        monkeypatch.setattr("nmt.model.cpu.kernels", Kernels(bf16=has_bf16))
         chosen = recipe.model_copy(update={"model": recipe.model.model_copy(update={"dim": dim})})
         assert choose_settings(chosen, corpus, RunDirectory(tmp_path), False, QUIET).runtime.precision == expected
 
