@@ -36,9 +36,9 @@ class DecodeSettings(Section):
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """Exponent α of the length normalization: log-probabilities are divided by ((5+L)/6)^α (Wu et al. 2016); 0 favours
     short translations."""
-    margin: Annotated[float | None, Field(gt=0, le=100)] = 2.0
-    """Drop hypotheses whose log-probability is lower by more than this than that of the best one of the sentence; null
-    drops only those that cannot become the best."""
+    exact: bool = False
+    """Search until no other hypothesis of the beam can become the best; `false` also drops those that hardly ever do,
+    which takes less time for the same quality."""
     max_length: Annotated[MaxLength | None, Field(examples=[{"factor": 1.5, "extra": 10}])] = None
     """The longest translation; null uses the limit that `nmt prepare` measures on the training text."""
     no_repeat_ngram: Annotated[PositiveInt | None, Field(examples=[3])] = None
@@ -51,5 +51,5 @@ class DecodeSettings(Section):
     typography: bool = True
     """Correct Chinese punctuation to full width."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
-    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few hundred
-    hypotheses, and 131,072 on a GPU."""
+    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few
+    hundred hypotheses, and 131,072 on a GPU."""

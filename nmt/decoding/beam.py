@@ -17,6 +17,8 @@ from nmt.decoding.rules import Rule
 from nmt.errors import ModelError
 from nmt.text.tokenizer import BOS, EOS
 
+_MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
+_GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
 _BLOCK = 64  # numbers, of which only the maximum is compared at first
 
 
@@ -84,14 +86,14 @@ def beam_search(
     and one that is worse is dropped as well, by the same bound. The search of a sentence ends with its last active
     hypothesis. At the limit, `</s>` ends all of them, with its own log-probability.
 
-    With `options.margin`, improbable hypotheses are dropped, too, although they might win: at each step those whose
-    log-probability is lower by more than this than that of the n-th best extension of the sentence, which is finished
-    or extended further (Freitag & Al-Onaizan 2017, absolute threshold pruning).
+    Unless `options.exact`, hypotheses that hardly ever win are dropped, too: the bound assumes that one becomes longer
+    by a quarter at most, and a log-probability must not be lower by more than the margin than that of the n-th best
+    extension of the sentence (Freitag & Al-Onaizan 2017, absolute threshold), which finishes or is extended further.
     """
     count = limits.numel()
     finished: list[list[Hypothesis]] = [[] for _ in range(count)]  # the n best of each sentence, best first
-    penalty_at_limit = [options.penalty(limit) for limit in limits.tolist()]
-    bounds = torch.full((count,), -torch.inf, dtype=torch.float64)  # a log-probability up to this is dropped
+    worst = torch.full((count,), -torch.inf, dtype=torch.float64)  # of n finished ones, normalized
+    penalties = torch.tensor([options.penalty(length) for length in range(int(limits.max()) + 1)], dtype=torch.float64)
     active = ActiveBeams(torch.arange(count), torch.zeros(count), torch.full((count, 1), BOS))
     while active.sentences.numel():
         logits = state.step(active.prefixes[:, -1].to(device))
@@ -102,8 +104,10 @@ def beam_search(
             insort(best, hypothesis, key=lambda one: -one.normalized)  # behind equal ones
             del best[options.n_best :]
             if len(best) == options.n_best:
-                bounds[sentence] = best[-1].normalized * penalty_at_limit[sentence]
-        extended, rows = extend(active, candidates, bounds, options)
+                worst[sentence] = best[-1].normalized
+        length = active.prefixes.size(1)
+        longest = limits if options.exact else limits.clamp(max=length + length // _GROWTH + 1)
+        extended, rows = extend(active, candidates, worst * penalties[longest], options)
         if observer is not None:
             observer(active, candidates, extended, rows)
         active = extended
@@ -155,14 +159,17 @@ def finished_hypotheses(
 def extend(
     active: ActiveBeams, candidates: Candidates, bounds: Tensor, options: SearchOptions
 ) -> tuple[ActiveBeams, Tensor]:
-    """Return the K best candidates of each sentence that do not end and are not dropped, and the rows they extend."""
+    """Return the K best candidates of each sentence that do not end and are not dropped, and the rows they extend.
+
+    A log-probability up to the bound of its sentence is dropped.
+    """
     ends = (candidates.tokens == EOS).to(torch.uint8)
     chosen = ends.argsort(dim=1, stable=True)[:, : options.beam]  # (B, K): a stable sort keeps the order of the others
     log_probs, rows, tokens = (x.gather(1, chosen) for x in (candidates.log_probs, candidates.rows, candidates.tokens))
     # NaN fails this comparison too; a candidate that ends is among the chosen only if there are too few others
     kept = (log_probs > bounds[active.sentences[rows]]) & (tokens != EOS)
-    if options.margin is not None:
-        kept &= log_probs >= candidates.log_probs[:, options.n_best - 1 : options.n_best] - options.margin
+    if not options.exact:
+        kept &= log_probs >= candidates.log_probs[:, options.n_best - 1 : options.n_best] - _MARGIN
     log_probs, rows, tokens = log_probs[kept], rows[kept], tokens[kept]  # (N')
     prefixes = torch.cat([active.prefixes[rows], tokens.unsqueeze(1)], dim=1)
     return ActiveBeams(active.sentences[rows], log_probs, prefixes), rows

@@ -26,7 +26,7 @@ from nmt.text.tokenizer import EOS
 
 _MIN_SENTENCES_TO_PACK = 5  # fewer sentences are translated faster than weights are packed
 _CPU_HYPOTHESES = 480
-"""The most hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
+"""The most active hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
 _MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
 
 
@@ -83,7 +83,9 @@ def search_all(
     """
     prefixes = prefixes or [()] * len(sentences)
     lengths = [len(ids) + 1 for ids in sentences]
-    max_hypotheses = _CPU_HYPOTHESES if runner.device.type == "cpu" else options.batch_tokens
+    # beam search drops almost half of its hypotheses
+    active = _CPU_HYPOTHESES * min(2, options.width)
+    max_hypotheses = active if runner.device.type == "cpu" else options.batch_tokens
     batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.processes))
     items = [[(sentences[i], prefixes[i]) for i in batch] for batch in batches]
     return in_order(batches, runner.run(partial(_search_batch, options=options), items))

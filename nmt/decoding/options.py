@@ -31,8 +31,7 @@ class SearchOptions(DecodeSettings):
     @classmethod
     def from_settings(cls, settings: DecodeSettings, n_best: int = 1) -> Self:
         """Return the options for the `decode` section of a recipe or a model."""
-        chosen_later = {key for key in ("max_length", "batch_tokens") if getattr(settings, key) is None}
-        values = settings.model_dump(exclude=chosen_later)
+        values = {key: value for key, value in settings if value is not None}
         return cls.model_validate({**values, "n_best": n_best})
 
     @model_validator(mode="after")

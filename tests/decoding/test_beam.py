@@ -25,21 +25,21 @@ def test_wide_beam_search_equals_brute_force(seed: int, alpha: float) -> None:
     model = tiny_model(seed)
     source = torch.tensor([[4, 5, 3]])
     limit = MaxLength(factor=0, extra=4)
-    options = SearchOptions(beam=40, n_best=10, length_penalty=alpha, max_length=limit, margin=None)
+    options = SearchOptions(beam=40, n_best=10, length_penalty=alpha, max_length=limit, exact=True)
     found = only(search(model, source, None, options))
     expected = brute_force(model, source, options, limit=4)[:10]
     assert_same(found, expected)
     assert [one.normalized for one in found] == pytest.approx([one.normalized for one in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("margin", [None, 2.0])
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("sharpness", [0.5, 3.0, 8.0])
-def test_early_stopping_returns_the_same_hypotheses(sharpness: float, margin: float | None) -> None:
-    """The reference search extends every hypothesis within the margin up to the limit."""
+def test_early_stopping_returns_the_same_hypotheses(sharpness: float, exact: bool) -> None:
+    """If the search is exact, the reference search extends every hypothesis up to the limit."""
     for seed in range(8):
         model = tiny_model(seed, vocabulary=9, sharpness=sharpness)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
-        options = SearchOptions(beam=4, max_length=MaxLength(factor=1, extra=8), length_penalty=1.0, margin=margin)
+        options = SearchOptions(beam=4, max_length=MaxLength(factor=1, extra=8), length_penalty=1.0, exact=exact)
         to_the_end = full_search(model, source, mask, options)
         for early, full in zip(search(model, source, mask, options), to_the_end, strict=True):
             assert_same(early, full[:1])
@@ -71,20 +71,23 @@ def slow_beam(model: Transformer, memory: Tensor, options: SearchOptions, limit:
             if tokens[-1] == EOS:
                 finished.append(Hypothesis(tokens[:-1], total, total / options.penalty(length)))
         active = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
-        if options.margin is not None and len(extended) >= options.n_best:
-            threshold = extended[options.n_best - 1][1] - options.margin
-            active = [candidate for candidate in active if candidate[1] >= threshold]
+        if not options.exact and len(extended) >= options.n_best:
+            active = [candidate for candidate in active if candidate[1] >= extended[options.n_best - 1][1] - 2]
+        if not options.exact and len(finished) >= options.n_best:
+            worst = sorted(hypothesis.normalized for hypothesis in finished)[-options.n_best]
+            penalty = options.penalty(min(limit, int(1.25 * length) + 1))
+            active = [candidate for candidate in active if candidate[1] / penalty > worst]
     return sorted(finished, key=lambda hypothesis: -hypothesis.normalized)
 
 
-@pytest.mark.parametrize("margin", [None, 2.0, 0.5])
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("beam", [2, 3, 5])
-def test_beam_search_equals_the_reference_search(beam: int, margin: float | None) -> None:
+def test_beam_search_equals_the_reference_search(beam: int, exact: bool) -> None:
     for seed in range(6):
         model = tiny_model(seed, vocabulary=9)
         source, mask = padded([[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]])
         options = SearchOptions(
-            beam=beam, n_best=max(1, beam - 2), max_length=MaxLength(factor=1, extra=5), margin=margin
+            beam=beam, n_best=max(1, beam - 2), max_length=MaxLength(factor=1, extra=5), exact=exact
         )
         for found, slow in zip(
             search(model, source, mask, options), full_search(model, source, mask, options), strict=True

@@ -11,7 +11,7 @@ from nmt.text.tokenizer import EOS, PAD
 CHANGED_SETTINGS = {
     "beam": 3,
     "length_penalty": 0.5,
-    "margin": None,
+    "exact": True,
     "max_length": MaxLength(factor=3.5, extra=4),
     "no_repeat_ngram": 3,
     "sampling": Sampling(top_p=0.5),
@@ -68,7 +68,7 @@ def test_contradicting_options_raise(wrong: dict[str, object], message: str) -> 
         {"sampling": {"temperature": 0.0}},
         {"sampling": {"top_p": 0.0}},
         {"sampling": {"top_p": 1.1}},
-        {"margin": 0.0},
+        {"exact": 1},
         {"sampling": {"temprature": 1.0}},
         {"forbidden": (PAD, EOS)},
     ],
