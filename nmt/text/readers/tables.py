@@ -54,12 +54,13 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
         return
     lines = (f"{line}\n" for line in read_lines(path))
     sample = list(islice(lines, _SAMPLE))
-    begin, delimiter = 1, max(",;\t", key=lambda delimiter: _regular_lines(sample, delimiter))
-    records = csv.reader(chain(sample, lines), delimiter=delimiter, strict=True)
+    skipped = int("".join(sample[:1]).strip('"').startswith("sep="))  # a line of Excel that names the delimiter
+    begin, delimiter = 1 + skipped, max(",;\t", key=lambda delimiter: _regular_lines(sample, delimiter))
+    records = csv.reader(chain(sample[skipped:], lines), delimiter=delimiter, strict=True)
     try:
         for cells in records:
             yield begin, cells
-            begin = records.line_num + 1
+            begin = records.line_num + 1 + skipped
     except csv.Error as error:
         raise DataError(
             f"{path}:{begin}: {error}; a cell with a quote, a line break or a {delimiter!r} must be in quotes, and "

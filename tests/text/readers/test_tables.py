@@ -81,12 +81,13 @@ def test_cells_with_breaks_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_delimiter_is_the_regular_one(tmp_path: Path, delimiter: str) -> None:
+@pytest.mark.parametrize("first", ["", "sep={}\r\n", '"sep={}"\r\n'], ids=len)
+def test_delimiter_is_the_regular_one_also_after_the_line_of_excel(tmp_path: Path, delimiter: str, first: str) -> None:
     pairs = [["Hello, world; bye", "Ciao, mondo; ciao"], ["one", "uno"], ["a, b, c", "d"], ["x;y", "z"]]
     text = io.StringIO()
     csv.writer(text, delimiter=delimiter).writerows(pairs)
-    found = rows(tmp_path, "\ufeff" + text.getvalue())
-    assert found == [(*pair, number) for number, pair in enumerate(pairs, start=1)]
+    found = rows(tmp_path, "\ufeff" + first.format(delimiter) + text.getvalue())
+    assert found == [(*pair, number) for number, pair in enumerate(pairs, start=2 if first else 1)]
 
 
 cells = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp", "Zs"]), min_size=1, max_size=9)
