@@ -41,7 +41,7 @@ _OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
     "active": ("extended in the next step", COLOURS[0], "-"),
     "finished": ("finished", COLOURS[2], "-"),
     "pruned": ("pruned: not among the best", "#888888", "--"),
-    "dropped": ("dropped: improbable, or cannot become the best", COLOURS[3], ":"),
+    "dropped": ("dropped: cannot become the best", COLOURS[3], ":"),
 }
 _BOX_WIDTH, _BOX_HEIGHT = 0.68, 0.72  # of the distance between two nodes
 
@@ -72,7 +72,8 @@ def sentence_drawings(model: Path, text: str, to: str | None = None) -> list[Dra
         torch.tensor(source_ids, device=loaded.model.device),
         torch.tensor(target_ids[:-1], device=loaded.model.device),
     )
-    search = options.search.model_copy(update={"sampling": None})
+    # a tree that is read shows what a search that has to be fast drops
+    search = options.search.model_copy(update={"sampling": None, "exact": True})
     tree, _ = search_tree(loaded.model, source_ids[:-1], search)
     pieces = [source.pieces[i] for i in source_ids], [target.pieces[i] for i in target_ids]
     return [*attention_drawings(weights, *pieces), search_drawing(tree, target.pieces, search)]
@@ -143,9 +144,9 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
     figure.legend(loc="outside lower left", ncols=3)
     chosen = tree.nodes[best]
     caption = (
-        f"Each column is a step of a search with a beam of {options.beam}: the best extensions of all hypotheses, the "
-        "best on top, with the probability of the token after its prefix. The thick path is the translation, with a "
-        f"probability of {percent(chosen.total)}, the best of {len(finished)} finished hypotheses."
+        f"Each column is a step of an exact search with a beam of {options.beam}: the best extensions of all "
+        "hypotheses, the best on top, with the probability of the token after its prefix. The thick path is the "
+        f"translation, with a probability of {percent(chosen.total)}, the best of {len(finished)} finished hypotheses."
     )
     return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.beam_search")
 
