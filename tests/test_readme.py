@@ -43,7 +43,7 @@ SMALL_RECIPE = {
     "batch_tokens: 1024": "batch_tokens: 512",
     "rate: 4e-3, warmup: 50": "rate: 5e-3, warmup: 40",
     r"steps: \d+": "steps: 140",
-    "validate_every: 200": "validate_every: 140",
+    r"validate_every: \d+": "validate_every: 140",
 }
 
 
