@@ -33,8 +33,6 @@ MAX_ATTENTION_LENGTH = 128  # tokens in a sentence; for longer ones torch's own 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call costs more than the product
 _TYPICAL_ROWS = 128  # a search computes about so many; oneDNN chooses the layout of packed weights for it
-_TINY = 1e-30  # keeps the scale of a row of zeros from being zero
-_MAX, _ZERO_POINT = 127, 128  # largest quantized number; added to quantized inputs, which must not be negative
 _FEW_QUERIES = 32  # of a sentence, in a step of a search
 _TORCH_SOFTMAX_KEYS = 16  # from here on torch's softmax, which handles short rows number by number, is faster
 _BMM_KEYS = 7  # from here on a batched product with a single query is faster than multiplying and summing
@@ -70,14 +68,13 @@ class Kernels(NamedTuple):
             linear,
             bf16=linear and (has["avx512_bf16"] or has["amx_tile"]),
             packed=linear and hasattr(torch.ops.mkldnn, "_reorder_linear_weight"),
-            int8=avx512 and has["vnni"] and all(hasattr(torch.ops.onednn, name) for name in _EIGHT_BIT_OPERATORS),
+            int8=avx512 and has["vnni"],
             native=avx512 and sys.platform == "linux",
             plain=False,
         )
 
 
 _INSTRUCTIONS = ("avx512_bf16", "amx_tile", "vnni")
-_EIGHT_BIT_OPERATORS = ("qlinear_prepack", "qlinear_pointwise")
 kernels = Kernels.available()
 
 
@@ -217,26 +214,15 @@ def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> 
 
 
 def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> native.Product:
-    """Return a product of eight-bit integers: x ≈ s · a and w ≈ t · b, so x · w ≈ s · t · Σ a b, exact in integers.
-
-    The scales s of each row and t of each output map the largest number to 127.
-    """
-    outputs = weight.size(0)
-    of_outputs = weight.abs().amax(1).clamp_(min=_TINY) / _MAX
-    quantized = (weight / of_outputs.unsqueeze(1)).round_().to(torch.int8)
-    packed = torch.ops.onednn.qlinear_prepack(quantized, [_TYPICAL_ROWS, weight.size(1)])
-    zeros = torch.zeros(outputs, dtype=torch.long)
+    """Return a product of eight-bit integers: x ≈ s · a and w ≈ t · b, so x · w ≈ s · t · Σ a b, exact in integers."""
+    numbers, of_outputs = native.quantized(weight)
+    columns, of_outputs = numbers.t().contiguous(), of_outputs.t()
 
     def product(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
-        rows = _padded(x)
-        scales = rows.abs().amax(1, keepdim=True).clamp_(min=_TINY).div_(_MAX)
-        shifted = (rows * scales.reciprocal()).add_(_ZERO_POINT + 0.5)
-        inputs = shifted.to(torch.int16).to(torch.uint8)  # truncates; torch converts to uint8 slowly at once
-        output: Tensor = torch.ops.onednn.qlinear_pointwise(
-            inputs, 1.0, _ZERO_POINT, packed, of_outputs, zeros, None, 1.0, 0, torch.float32, "none", [], ""
-        )
-        scaled = output.mul_(scales) if bias is None else torch.addcmul(bias, output, scales, out=output)
-        return finished(_unpadded(scaled, x, outputs), residual, relu)
+        rows, scales = native.quantized(_padded(x))
+        output = torch._int_mm(rows, columns) * scales
+        scaled = output.mul_(of_outputs) if bias is None else torch.addcmul(bias, output, of_outputs, out=output)
+        return finished(_unpadded(scaled, x, len(weight)), residual, relu)
 
     return product
 

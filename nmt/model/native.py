@@ -27,7 +27,7 @@ _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, _POINTER, _POINTER, _POINTER, _POINTER, _LONG, ctypes.c_bool)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
-_MAX, _ZERO_POINT = 127, 128  # largest quantized number; added to quantized inputs, which must not be negative
+_ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 
 Product = Callable[..., Tensor]  # (x, residual=None, relu=False)
 
@@ -52,6 +52,12 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
+def quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows (N, I) as eight-bit integers, and the scales (N, 1) with which the largest number of each is 127."""
+    scales = rows.abs().amax(1, keepdim=True).clamp_(min=1e-30) / 127  # also of a row of zeros not zero
+    return (rows / scales).round_().to(torch.int8), scales
+
+
 def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it.
 
@@ -68,8 +74,7 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
     if precision == "bf16":
         numbers = weight.bfloat16()
     elif precision == "int8":
-        scales = weight.abs().amax(1).clamp_(min=1e-30) / _MAX
-        numbers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)
+        numbers, scales = quantized(weight)
         start = numbers.sum(1, dtype=torch.int32) * -_ZERO_POINT
     tiles = numbers.view(outputs // _TILE, _TILE, inputs // depth, depth).transpose(1, 2).contiguous()
     tensors = tiles, scales, bias, start

@@ -72,8 +72,6 @@ class Operators:
     [
         ("mkldnn", "_linear_pointwise", {"linear", "packed", "bf16"}),
         ("mkldnn", "_reorder_linear_weight", {"packed"}),
-        ("onednn", "qlinear_prepack", {"int8"}),
-        ("onednn", "qlinear_pointwise", {"int8"}),
     ],
 )
 def test_missing_operator_is_replaced_by_plain_torch(
