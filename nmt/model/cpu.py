@@ -303,7 +303,7 @@ def fits_packed_attention(queries: Tensor, packings: tuple[Packing, Packing]) ->
     return (
         not (torch.compiler.is_compiling() or kernels.plain)
         and queries.device.type == "cpu"
-        and (queries.dtype == torch.float32 or (kernels.bf16 and queries.dtype == torch.bfloat16))
+        and queries.dtype in (torch.float32, torch.bfloat16)
         and max(length for packing in packings for _, length in packing.shapes) <= MAX_ATTENTION_LENGTH
     )
 
@@ -324,7 +324,7 @@ def packed_attention(
 ) -> Tensor:
     """Return softmax(Q K^T / sqrt(d)) V of each sentence and head (N, D), differentiable: forward and backward at once.
 
-    Queries are (N, D), keys and values side by side (M, 2D); the packings are those of both.
+    Queries are (N, D), keys and values side by side (M, 2D); the packings are those of both. Computed in fp32.
     """
     output: Tensor = _PackedAttention.apply(queries, keys_values, packings, heads, causal)  # type: ignore[no-untyped-call]
     return output
@@ -332,6 +332,7 @@ def packed_attention(
 
 class _PackedAttention(torch.autograd.Function):
     @staticmethod
+    @torch.autocast("cpu", enabled=False)  # oneDNN's bf16 products of matrices as small and varied are slower
     def forward(
         ctx: Any, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], heads: int, causal: bool
     ) -> Tensor:
@@ -403,10 +404,10 @@ def _batched_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _split_heads(x: Tensor, count: int, heads: int) -> Tensor:
-    """Copy `count` vectors of each token, (B, T, count·D), to (count, B·H, T, d)."""
-    sentences, length, width = x.shape
-    by_head = x.view(sentences, length, count, heads, -1).permute(2, 0, 3, 1, 4)
-    return by_head.reshape(count, sentences * heads, length, width // count // heads)
+    """Copy `count` vectors of each token, (B, T, count·D), to (count, B·H, T, d) in fp32."""
+    by_head = x.view(*x.shape[:2], count, heads, -1).permute(2, 0, 3, 1, 4)
+    copied = by_head.to(torch.float32, memory_format=torch.contiguous_format)
+    return copied.reshape(count, -1, *by_head.shape[3:])
 
 
 def _merge_heads_into(out: Tensor, x: Tensor, heads: int) -> None:
