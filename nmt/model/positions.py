@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config.model_section import MAX_DISTANCE
+from nmt.config.model_sections import MAX_DISTANCE
 from nmt.model.packing import pack
 from nmt.model.scores import Score
 

@@ -8,7 +8,7 @@ import torch
 from matplotlib.colors import to_hex
 
 from nmt.config import DecodeSettings
-from nmt.config.decode_section import Sampling
+from nmt.config.model_sections import Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.attention_weights import AttentionWeights
