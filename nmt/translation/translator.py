@@ -28,9 +28,8 @@ from nmt.text.languages import target_language
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, sentences, split_line
-from nmt.translation.placement import Phrase, cut_items, place
+from nmt.translation.placement import Phrase, Tag, cut_items, original, part_of, place, with_tags, without_tags
 from nmt.translation.requirements import TranslateOptions
-from nmt.translation.tags import Tag, original, part_of, with_tags, without_tags
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
