@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.batching.batch import Packing
 from nmt.model import native
-from nmt.model.packing import Packing
 
 Precision = Literal["fp32", "bf16", "int8"]
 
