@@ -66,20 +66,15 @@ class ModelSettings(Section):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        if self.dim % self.heads or self.dim % 2:
-            raise SettingError(
-                "dim", f"must be even and a multiple of heads, found dim {self.dim} and heads {self.heads}"
-            )
-        if self.positions == "rotary" and self.dim // self.heads % 2:
-            raise SettingError(
-                "positions",
-                f"rotary rotates pairs of numbers, so dim / heads must be even, found {self.dim} / {self.heads}",
-            )
-        if self.attention_score != "scaled_dot" and self.positions in ("relative", "rotary"):
-            raise SettingError(
-                "attention_score",
-                f"{self.positions} positions are defined for scaled_dot only, found {self.attention_score}",
-            )
+        dim, heads, positions, score = self.dim, self.heads, self.positions, self.attention_score
+        if dim % heads or dim % 2:
+            raise SettingError("dim", f"must be even and a multiple of heads, found dim {dim} and heads {heads}")
+        if positions == "rotary" and dim // heads % 2:
+            problem = f"rotary rotates pairs of numbers, so dim / heads must be even, found {dim} / {heads}"
+            raise SettingError("positions", problem)
+        if score != "scaled_dot" and positions in ("relative", "rotary"):
+            problem = f"{positions} positions are defined for scaled_dot only, found {score}"
+            raise SettingError("attention_score", problem)
         return self
 
 

@@ -189,9 +189,12 @@ class Translator:
         options = options or self.options(to=to)
         if isinstance(lines, str):
             return self.translate_lines([lines], options)[0]
+        return (one for batch in self.line_batches(lines) for one in self.translate_lines(batch, options))
+
+    def line_batches(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Yield lines in batches of the size that the device needs."""
         remaining, size = iter(lines), self.scale * LINE_BATCH_SIZE
-        line_batches = iter(lambda: list(islice(remaining, size)), [])
-        return (one for line_batch in line_batches for one in self.translate_lines(line_batch, options))
+        return iter(lambda: list(islice(remaining, size)), [])
 
     def translate_lines(
         self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None

@@ -3,7 +3,6 @@
 import re
 import time
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -19,7 +18,7 @@ from nmt.translation.documents.records import read_json_lines, read_table
 from nmt.translation.documents.subtitles import read_subtitles
 from nmt.translation.pipeline import differing_at, first_few
 from nmt.translation.requirements import TranslateOptions, has_words
-from nmt.translation.translator import LINE_BATCH_SIZE, Translation, Translator
+from nmt.translation.translator import Translation, Translator
 
 Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -122,8 +121,7 @@ def translate_document(
     slots = [slot for slot in slots if not ICU_ARGUMENT.search(slot.text)]
     parts_of = [_LINE.split(slot.text) for slot in slots]
     lines = dict.fromkeys(part for parts in parts_of for part in parts if has_words(part))
-    remaining, size = iter(list(lines)), translator.scale * LINE_BATCH_SIZE
-    batches = iter(lambda: list(islice(remaining, size)), [])
+    batches = translator.line_batches(list(lines))
     made: dict[str, Translation] = {}
     with console.progress("translating", on_rank_zero(lambda: len(lines)), "lines") as advance:
         for batch, found in scatter_map(batches, lambda batch: (batch, translator.translate_lines(batch, options))):
