@@ -17,7 +17,6 @@ from nmt.config.data_section import (
     CorpusFile,
     Data,
     Filters,
-    HanVariants,
     LanguagePair,
     Languages,
     RuleName,
@@ -36,7 +35,7 @@ from nmt.config.model_sections import (
 from nmt.config.recipe import Recipe
 
 __all__ = [
-    "CorpusFile", "Data", "DecodeSettings", "Filters", "HanVariants", "LanguagePair", "Languages",
+    "CorpusFile", "Data", "DecodeSettings", "Filters", "LanguagePair", "Languages",
     "MaxLength", "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings",
     "TrainSettings", "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

@@ -124,15 +124,12 @@ RuleName = Literal["damaged", "copy", "symbols", "script", "length", "leak", "la
 """Rules that can be turned off."""
 
 
-HanVariants = Literal["keep", "convert"]
-
-
 class Filters(Section):
     """Rules that exclude training pairs. The manifest of the prepared corpus counts the pairs excluded by each."""
 
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Longest source or target in tokens. The RAM or device memory of attention grows with its square."""
-    han_variants: HanVariants = "keep"
+    han_variants: Literal["keep", "convert"] = "keep"
     """Chinese lines that are Traditional in a Simplified text, or the reverse: keep them, or convert them with OpenCC
     (`pip install opencc`). zh-Hans or zh-Hant as the language states which one the text is in."""
     language: bool = False
@@ -161,7 +158,6 @@ class Data(Section):
     """Text for the score at the end of training; before, only its sentences are removed from the training text (rule
     leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
-    """Rules that exclude training pairs."""
     temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
     """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
     n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of

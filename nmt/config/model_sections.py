@@ -174,7 +174,6 @@ class TrainSettings(Section):
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of batches whose gradients are summed for one update."""
     schedule: Schedule = Schedule()
-    """The learning rate as a function of the step."""
     label_smoothing: Probability = 0.1
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
@@ -186,7 +185,6 @@ class TrainSettings(Section):
     """Names of weights that are not trained; `*` matches any text. `encoder.*` is the whole encoder, `encoder.0.*` its
     first layer."""
     stop: Stop = Stop()
-    """The limits of training."""
     log_every: PositiveInt = 50
     """Steps between two lines of the log."""
     validate_every: PositiveInt = 1000

@@ -14,19 +14,12 @@ class Recipe(Section):
     """All settings of a translator. Paths are relative to the recipe's folder."""
 
     languages: Languages
-    """The direction of translation."""
     data: Data
-    """The texts."""
     tokenizer: TokenizerSettings = TokenizerSettings()
-    """Vocabulary and algorithm of the tokenizer."""
     model: ModelSettings = ModelSettings()
-    """The size and the variants of the Transformer."""
     train: TrainSettings = TrainSettings()
-    """Batches, loss, optimizer, schedule, and the end of training."""
     decode: DecodeSettings = DecodeSettings()
-    """The search for translations."""
     runtime: RuntimeSettings = RuntimeSettings()
-    """Device, precision and processes."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Seed of all random numbers of training."""
     run: Annotated[File, Field(examples=["../runs/demo-en-it"])]
