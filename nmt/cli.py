@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from nmt import __version__
 from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, TranslateRequest, file
+from nmt.errors import check_installed
 from nmt.system.command_process import errors_explained, quick_imports, run_to_exit
 
 if TYPE_CHECKING:
@@ -206,8 +207,6 @@ def export(
 
     The log-probabilities of both are compared first; if they differ too much, nothing is written.
     """
-    from nmt.export import check_installed
-
     check_installed("transformers" if to == "hf" else to)
     from nmt.commands import export as module
 
@@ -217,9 +216,7 @@ def export(
 @command(epilog="Example: nmt report mine/run -o report.html")
 def report(console: "Console", request: ReportRequest) -> None:
     """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""
-    from nmt.report import check_matplotlib
-
-    check_matplotlib()
+    check_installed("matplotlib", ", which draws the figures,")
     from nmt.commands import report as module
 
     module.report(request, console)
@@ -243,9 +240,7 @@ def figures(
 
     Position encodings, schedules, label smoothing, masks, padding, attention, search and training curves.
     """
-    from nmt.report import check_matplotlib
-
-    check_matplotlib()
+    check_installed("matplotlib", ", which draws the figures,")
     from nmt.commands import figures as module
 
     module.figures(directory, recipe, model, text, console)

@@ -9,6 +9,8 @@
 A message says what was wrong, where (file:line or ``section.key``), what was expected, and what to do.
 """
 
+from importlib.util import find_spec
+
 
 class NMTError(Exception):
     """Base of all errors that a user can correct; the commands print it and exit with code 2."""
@@ -28,3 +30,9 @@ class ModelError(NMTError):
 
 class DamagedError(ModelError):
     """Raised for files that are missing, truncated or changed; an older checkpoint may be intact."""
+
+
+def check_installed(package: str, use: str = "") -> None:
+    """Raise ConfigError if a package is not installed, before a module that imports it, or torch, is imported."""
+    if find_spec(package) is None:
+        raise ConfigError(f"{package}{use} is not installed; run: pip install {package}")

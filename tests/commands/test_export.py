@@ -210,7 +210,7 @@ class TestCTranslate2:
     def test_a_missing_package_is_named_before_torch_is_imported(
         self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, package: str
     ) -> None:
-        monkeypatch.setattr("nmt.export.find_spec", lambda name: None)
+        monkeypatch.setattr("nmt.errors.find_spec", lambda name: None)
         monkeypatch.setitem(sys.modules, "nmt.commands.export", None)  # to import it would fail
         result = run_command("export", saved, tmp_path / "out", "--to", to)
         assert result.exit_code == 2

@@ -92,7 +92,7 @@ def test_options_and_files_that_do_not_belong_together_are_refused(uninterrupted
 
 
 def test_missing_matplotlib_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.report.find_spec", lambda name: None)
+    monkeypatch.setattr("nmt.errors.find_spec", lambda name: None)
     for arguments in (("report", tmp_path, "-o", tmp_path / "page.html"), ("figures", tmp_path / "figures")):
         result = run_command(*arguments)
         assert result.exit_code == 2
