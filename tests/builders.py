@@ -63,6 +63,7 @@ PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 SHORT_OUTPUT = ["decode.max_length={factor: 0.2, extra: 10}"]  # a random model rarely predicts the end
 SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
 TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
+DEMO = Path(__file__).parents[1] / "data" / "demo" / "train.tsv"
 
 
 def run_command(*arguments: str | Path, stdin: str | None = None) -> Result:
@@ -79,6 +80,12 @@ def write_lines(path: Path, *lines: str) -> Path:
 def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
     """Write sentence pairs as a two-column TSV file and return its path."""
     return write_lines(path, *(f"{source}\t{target}" for source, target in rows))
+
+
+def demo_pairs(count: int, start: int = 0, target: int = 1) -> list[tuple[str, str]]:
+    """Return different pairs of the demonstration text from a line on: English with Italian, or with Chinese (2)."""
+    rows = [line.split("\t") for line in DEMO.read_text(encoding="utf-8").splitlines()[start : start + count]]
+    return [(row[0], row[target]) for row in rows]
 
 
 def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:
