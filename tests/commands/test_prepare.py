@@ -20,6 +20,7 @@ from nmt.text.manifest import why_stale
 from nmt.text.prepared import PreparedCorpus
 from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
 
+Pairs = list[tuple[str, str]]
 QUIET = Console(quiet=True)
 TRAIN, VALID, OTHER = demo_pairs(300), demo_pairs(20, 2000), demo_pairs(40, 3000)
 
@@ -52,6 +53,7 @@ def test_corpus_contains_the_text_and_its_counts(folder: Path) -> None:
 
 
 def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> None:
+    """Changed weights, and tags that are known, need no new preparation."""
     (folder / "back.tsv.gz").write_bytes(gzip.compress("".join(f"x\t{t}\t{s}\n" for s, t in OTHER).encode()))
     (folder / "a.en").write_text("first sentence\nsecond sentence\n")
     (folder / "a.it").write_text("prima frase\nseconda frase\n")
@@ -59,14 +61,21 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
     back = {"file": "back.tsv.gz", "columns": [3, 2], "oversample": 0.5, "tag": "back"}
     content["data"]["train"] += [back, {"source": "a.en", "target": "a.it"}]
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    corpus = prepare(recipe_in(folder), QUIET)
-    tokenizer = corpus.tokenizers.source
-    assert corpus.train.weights(np.arange(342)).tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
-    assert tokenizer.decode(corpus.train.source[300]) == OTHER[0][0]
-    assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
-    sources = corpus.train.gather(np.arange(342))[0].split()
-    assert sources[300] == [tokenizer.tag_id("back"), *corpus.train.source[300]]
-    assert [ids[0] == tokenizer.tag_id("back") for ids in sources] == [False] * 300 + [True] * 40 + [False] * 2
+    stamps = set()
+    for changes, weights, tagged in (
+        ((), (1.0, 0.5), (False, True)),
+        (("data.train.0.oversample=2.5", "data.train.0.tag=back", "data.train.1.tag=null"), (2.5, 0.5), (True, False)),
+    ):
+        corpus = prepare(recipe_in(folder, *changes), QUIET)
+        stamps.add(stamp(folder / "run" / "prepared"))
+        tokenizer = corpus.tokenizers.source
+        assert corpus.train.weights(np.arange(342)).tolist() == [weights[0]] * 300 + [weights[1]] * 40 + [1.0] * 2
+        assert tokenizer.decode(corpus.train.source[300]) == OTHER[0][0]
+        assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
+        sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_id("back")
+        prefixed = [tagged[0]] * 300 + [tagged[1]] * 40 + [False] * 2
+        assert sources == [[tag] * own + ids.tolist() for own, ids in zip(prefixed, corpus.train.source, strict=True)]
+    assert len(stamps) == 1
 
 
 def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: Path, tmp_path: Path) -> None:
@@ -82,23 +91,6 @@ def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: P
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint == first.manifest.fingerprint  # runs can be resumed
     write_tsv(other / "train.tsv", demo_pairs(300, 4000))
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint != first.manifest.fingerprint
-
-
-def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) -> None:
-    content = yaml.safe_load((folder / "recipe.yaml").read_text())
-    write_tsv(folder / "more.tsv", OTHER)
-    content["data"]["train"] += [{"file": "more.tsv", "tag": "back"}]
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    first = prepare(recipe_in(folder), QUIET)
-    before = stamp(folder / "run" / "prepared")
-    changed = ("data.train.0.oversample=2.5", "data.train.0.tag=back", "data.train.1.tag=null")
-    corpus = prepare(recipe_in(folder, *changed), QUIET)
-    assert stamp(folder / "run" / "prepared") == before
-    tag = corpus.tokenizers.source.tag_id("back")
-    chosen = np.array([299, 300])
-    assert first.train.gather(chosen)[0].split() == [list(corpus.train.source[299]), [tag, *corpus.train.source[300]]]
-    assert corpus.train.gather(chosen)[0].split() == [[tag, *corpus.train.source[299]], list(corpus.train.source[300])]
-    assert corpus.train.weights(chosen).tolist() == [2.5, 1.0]
 
 
 def stamp(directory: Path) -> int:
@@ -147,43 +139,35 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
     assert "source.tokens.npy: missing or damaged)\n" in capsys.readouterr().err  # no advice to do what is done
 
 
-def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
-    write_tsv(folder / "train.tsv", [("", "x"), ("a", "a"), ("b", "b")])
-    with pytest.raises(DataError, match=r": 3 pairs read, none kept: empty \(.*\): 1; copy \(.*\): 2; see "):
-        prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "train.tsv", TRAIN)
-    with pytest.raises(DataError, match=r"none kept: too_long \(a side longer than max_tokens\): 300"):
-        prepare(recipe_in(folder, "data.filters.max_tokens=1"), QUIET)
-    write_tsv(folder / "valid.tsv", TRAIN)
-    with pytest.raises(DataError, match=r"leak \(.*\): \d+; data\.valid and data\.test contain these sentences"):
-        prepare(recipe_in(folder), QUIET)
-    (folder / "train.tsv").write_text("")
-    with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair per line"):
-        prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "train.tsv", TRAIN)
-    (folder / "valid.tsv").write_text("")
-    with pytest.raises(DataError, match=r"valid\.tsv: no sentence pairs in it"):
-        prepare(recipe_in(folder), QUIET)
-    assert_no_corpus(folder)
-
-
-def assert_no_corpus(folder: Path) -> None:
-    assert [path.name for path in (folder / "run" / "prepared").iterdir()] == ["lock"]
+@pytest.mark.parametrize(
+    ("train", "valid", "override", "message"),
+    [
+        ([("", "x"), ("a", "a")], VALID, "", r": 2 pairs read, none kept: empty \(.*\): 1; copy \(.*\): 1; see "),
+        (TRAIN, VALID, "data.filters.max_tokens=1", r"none kept: too_long \(a side longer than max_tokens\): 300"),
+        (TRAIN, TRAIN, "", r"leak \(.*\): \d+; data\.valid and data\.test contain these sentences"),
+        ([], VALID, "", r"train\.tsv: no sentence pairs in it; expected one pair per line"),
+        (TRAIN, [], "", r"valid\.tsv: no sentence pairs in it"),
+        ([*TRAIN, ("no tab\nx", "y")], VALID, "", r"train\.tsv:301: found 1 column"),
+        (TRAIN, VALID, "data.valid.file=gone.tsv", r"^data\.valid\.file: .*gone\.tsv: no such file"),
+    ],
+)
+def test_unusable_text_is_refused_with_its_place_and_leaves_no_corpus(
+    folder: Path, train: Pairs, valid: Pairs, override: str, message: str
+) -> None:
+    write_tsv(folder / "train.tsv", train)
+    write_tsv(folder / "valid.tsv", valid)
+    with pytest.raises(DataError, match=message):
+        prepare(recipe_in(folder, *filter(None, [override])), QUIET)
+    assert {path.name for path in folder.rglob("*")} <= {
+        "recipe.yaml",
+        "train.tsv",
+        "valid.tsv",
+        "run",
+        "prepared",
+        "lock",
+    }
     with pytest.raises(DataError, match="no prepared corpus here; make it with nmt prepare"):
         PreparedCorpus.open(folder / "run" / "prepared")
-
-
-def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> None:
-    with (folder / "train.tsv").open("ab") as file:
-        file.write(b"caff\xe8\tx\n")
-    with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
-        prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "train.tsv", TRAIN)
-    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
-        prepare(recipe_in(folder, "tokenizer.vocab_size=9999"), QUIET)
-    with pytest.raises(DataError, match=r"^data\.valid\.file: .*gone\.tsv: no such file"):
-        prepare(recipe_in(folder, f"data.valid.file={folder / 'gone.tsv'}"), QUIET)
-    assert_no_corpus(folder)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -260,18 +244,13 @@ def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> No
     assert why_stale(tuned(folder)) is None
 
 
-def test_section_tokenizer_beside_an_initial_model_is_refused(folder: Path) -> None:
+def test_recipe_that_does_not_fit_the_initial_tokenizer_is_refused(folder: Path) -> None:
     start(folder)
-    prepare(tuned(folder), QUIET)
+    tagged = "data.train.0.tag={}".format
+    prepare(tuned(folder, tagged("back")), QUIET)
     with pytest.raises(ConfigError, match=r"tokenizer: it comes with train\.init_from .*; leave this section"):
         prepare(tuned(folder, "tokenizer.vocab_size=4000"), QUIET)
-
-
-def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None:
-    start(folder)
-    tagged = "data.train=[{{file: {}, tag: {}}}]".format
-    prepare(tuned(folder, tagged(folder / "train.tsv", "back")), QUIET)
     with pytest.raises(
         ConfigError, match=r"train\.init_from \(.*base\): the tokenizer has no tag 'news'; .*; its tags are back"
     ):
-        prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)
+        prepare(tuned(folder, tagged("news")), QUIET)
