@@ -1,4 +1,4 @@
-"""Scripts against the Unicode database; the target language from a code, or from the letters of the text."""
+"""Scripts against the Unicode database; the language of a text by letters and by words; variants of Chinese."""
 
 import re
 import unicodedata
@@ -6,17 +6,29 @@ from functools import cache
 
 import pytest
 
-from nmt.text.languages import HAN, HANGUL, KANA, SCRIPTS, UNSPACED, UNSPACED_TEXT, detect_language, target_language
+from nmt.text.languages import (
+    HAN,
+    HANGUL,
+    KANA,
+    SCRIPTS,
+    UNSPACED,
+    UNSPACED_TEXT,
+    detect_language,
+    found_instead,
+    identify,
+    language_of,
+    other_variant,
+    target_language,
+)
+from tests.builders import TEXTS
 
 
 @pytest.mark.parametrize(
     ("code", "tokenizer"),
     [
-        ("zh", "zh"),
         ("zho_Hans", "zh"),
         ("cmn", "zh"),
         ("ja", "ja-mecab"),
-        ("ko", "ko-mecab"),
         ("kor", "ko-mecab"),
         ("it", "13a"),
         ("xx", "13a"),
@@ -40,7 +52,6 @@ def test_tokenizer_for_language_codes_in_any_usual_spelling(code: str, tokenizer
         (["고양이가 매트 위에 앉았다."], "ko"),
         (["大韓民國은 民主共和國이다"], "ko"),
         (["The cat sat on the mat."], ""),
-        (["Perché no?", "È così."], ""),
         (["The sign said 你好, which means hello, and everyone who saw it smiled."], ""),
         (["Кошка сидит"], ""),
         (["", "123 !?", "。"], ""),
@@ -120,3 +131,67 @@ def test_unspaced_text_contains_no_latin_letters_and_no_spaces() -> None:
             assert re.match(f"[{UNSPACED_TEXT}]", chr(code))
     assert re.fullmatch(f"[{UNSPACED_TEXT}]+", "猫は、。「」・ー〜！？（）ﾟㄅ〱")
     assert not re.search(f"[{UNSPACED_TEXT}]", "Aéя한 \u3000\t.,–")
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_text_is_confirmed_in_its_language_and_in_no_other(language: str) -> None:
+    lines = [TEXTS[language]] * 100
+    assert identify(TEXTS[language])[0] == language
+    assert language_of(lines) == language
+    assert found_instead(lines, language) is None
+    for other in TEXTS.keys() - {language}:
+        assert found_instead(lines, other) == language, other
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [("it", "xx"), ("it", "sc"), ("it", "ita_Latn"), ("zh", "zh-CN"), ("zh", "yue"), ("pt", "gl"), ("uk", "sr")],
+)
+def test_only_languages_that_can_be_told_apart_are_contradicted(language: str, code: str) -> None:
+    """By py3langid or by the script; Serbian is written in two, but Ukrainian is none of it."""
+    assert found_instead([TEXTS[language]] * 100, code) == ("uk" if code == "sr" else None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (["调用 str.format() 方法时 object 会被转换为 string；see PEP 3101 for details。"] * 100, "zh"),
+        (["12345 67", ""] * 100, "en"),
+        ([TEXTS["it"]] * 99 + ["12345 67"], "en"),  # too few lines
+        ([TEXTS["it"]] * 100 + [TEXTS["fr"]] * 100, "en"),
+    ],
+)
+def test_texts_with_terms_without_letters_and_in_two_languages_contradict_nothing(lines: list[str], code: str) -> None:
+    assert found_instead(lines, code) is None
+
+
+def simplified_only(text: str) -> str:
+    return other_variant(text, "Traditional")
+
+
+def traditional_only(text: str) -> str:
+    return other_variant(text, "Simplified")
+
+
+@pytest.mark.parametrize(
+    ("text", "simplified", "traditional"),
+    [
+        ("这个国家说话时間學", "这个国说话时", "間學"),
+        ("這個國家说话時間學", "说话", "這個國時間學"),
+        ("我和他在台北的后面，人大中文, il gatto, ねこ", "", ""),
+    ],
+)
+def test_characters_of_one_variant_are_returned(text: str, simplified: str, traditional: str) -> None:
+    assert (simplified_only(text), traditional_only(text)) == (simplified, traditional)
+
+
+def test_variants_of_flores_are_separated(shared_data) -> None:
+    folder = shared_data / "flores200-dev"
+    hans, hant = (
+        (folder / name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        for name in ("zho_Hans.dev", "zho_Hant.dev")
+    )
+    assert sum(map(bool, map(simplified_only, hans))) >= 0.99 * len(hans)
+    assert sum(map(bool, map(traditional_only, hant))) >= 0.99 * len(hant)
+    assert sum(map(bool, map(traditional_only, hans))) <= 0.01 * len(hans)
+    assert sum(map(bool, map(simplified_only, hant))) <= 0.01 * len(hant)
