@@ -46,12 +46,7 @@ def tokenized(lines: list[str]) -> list[str]:
         (ENGLISH, [re.sub(r"[?.]$", " ?", line) for line in ITALIAN], "it", ""),  # as French has them
         (ENGLISH, list(map(str.lower, ITALIAN)), "it", r"the target \(it\) has no capital letters: "),
         (tokenized(ENGLISH), ITALIAN, "it", r"the source \(en\) is tokenized in 9\d\.\d% of the lines: "),
-        (
-            ENGLISH,
-            list(map(" ".join, CHINESE)),
-            "zh",
-            r"the target \(zh\) has spaces between .* in 100\.0% of the lines: ",
-        ),
+        (ENGLISH, list(map(" ".join, CHINESE)), "zh", r"the target \(zh\) has spaces between .* in 100\.0% of "),
         (ENGLISH, TRADITIONAL, "zh", r"the target \(zh\) is Traditional Chinese in (9\d|100)\.\d% of "),
         (ENGLISH, CHINESE, "zh-Hant", r"the target \(zh-Hant\) is Simplified Chinese in (9\d|100)\.\d% of "),
     ],
