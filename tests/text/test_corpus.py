@@ -45,12 +45,9 @@ def test_tsv_columns_are_selected_and_pairs_have_their_line(tmp_path: Path) -> N
 
 
 def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
-    files = {
-        "source": write_lines(tmp_path / "a.en", "one", ""),
-        "target": write_lines(tmp_path / "a.it", "uno", "due"),
-    }
-    assert pairs(**files) == [*ONE, ("", "due")]
-    assert text_files(CorpusFile.model_validate(files)) == files
+    source, target = write_lines(tmp_path / "a.en", "one", ""), write_lines(tmp_path / "a.it", "uno", "due")
+    assert pairs(source=source, target=target) == [*ONE, ("", "due")]
+    assert text_files(CorpusFile(source=source, target=target)) == {"source": source, "target": target}
 
 
 @pytest.mark.parametrize(
