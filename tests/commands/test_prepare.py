@@ -247,3 +247,15 @@ def test_recipe_that_does_not_fit_the_initial_tokenizer_is_refused(folder: Path)
         ConfigError, match=r"train\.init_from \(.*base\): the tokenizer has no tag 'news'; .*; its tags are back"
     ):
         prepare(tuned(folder, tagged("news")), QUIET)
+
+
+def test_initial_tokenizer_without_the_characters_of_the_text_is_warned_about(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(folder)
+    prepare(tuned(folder), Console())
+    assert "has no piece" not in capsys.readouterr().err
+    write_tsv(folder / "train.tsv", [(source, "猫睡觉猫a") for source, _ in TRAIN])
+    prepare(tuned(folder, "languages.target=zh", "data.valid=null"), Console())
+    printed = capsys.readouterr().err
+    assert "warning: train.init_from: its tokenizer has no piece for 80.0% of the characters of the target" in printed

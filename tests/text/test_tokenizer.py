@@ -1,9 +1,11 @@
 """Tokenizer: round trip, special symbols in text, reproducible training, and errors."""
 
 import io
+import math
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text.normalize import normalize
-from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, proposed_size
 
 SYMBOLS = ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<back>", "▁", "▁▁ a", "▅", "⁇", "\ufdd0", "a ▁ b", "<s>x</s>"]
 
@@ -30,9 +32,9 @@ def sentences(count: int = 400) -> list[str]:
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.train(
-        [*sentences(), *SYMBOLS * 5], TokenizerSettings(vocab_size=350, type=request.param), tags=["back"]
-    )
+    chosen = TokenizerSettings(vocab_size=350, type=request.param, symbols=("{0}", "<b>", "</b>", "12"))
+    marked = ["the cat {0} sleeps on <b>the mat</b> in 1984 .", "{0} 12 and 34", "x{0}y 5678 in 1984"]
+    return Tokenizer.train([*sentences(), *SYMBOLS * 5, *marked * 30], chosen, tags=["back"])
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -50,13 +52,20 @@ def test_lines_of_a_batch_are_encoded_as_alone(tokenizer: Tokenizer, lines: list
     assert tokenizer.encode_lines(lines) == [tokenizer.encode(line) for line in lines]
 
 
-@given(st.lists(st.sampled_from([*SYMBOLS, "cat", " ", "，", "\0", "\n", "e", "\u0301"])).map("".join))
+@given(
+    st.lists(
+        st.sampled_from([*SYMBOLS, "{0}", "<b>", "</b>", "12", "{", "0}", "cat", " ", "，", "\0", "\n", "e", "\u0301"])
+    ).map("".join)
+)
 @settings(deadline=None)
-def test_special_symbols_in_text_are_encoded_as_text(tokenizer: Tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text)
+def test_symbols_in_text_are_text_and_protected_ones_one_piece(tokenizer: Tokenizer, text: str) -> None:
+    ids, pattern = tokenizer.encode(text), r"\{0\}|</?b>|12"
     assert tokenizer.decode(ids) == normalize(text)
     assert min(ids, default=9) > EOS
     assert tokenizer.tag_id("back") not in ids
+    found = [tokenizer.pieces[i] for i in ids if re.search(pattern, tokenizer.pieces[i])]
+    assert found == re.findall(pattern, normalize(text))
+    assert b"".join(tokenizer.spell_text(text)).decode().strip() == normalize(text)
 
 
 @given(st.data())
@@ -76,7 +85,7 @@ def test_special_symbols_and_tags_are_not_decoded(tokenizer: Tokenizer) -> None:
 
 
 def test_layout_of_the_vocabulary(tokenizer: Tokenizer) -> None:
-    assert tokenizer.pieces[:5] == ["<pad>", "<unk>", "<s>", "</s>", "<back>"]
+    assert tokenizer.pieces[:9] == ["<pad>", "<unk>", "<s>", "</s>", "<back>", "{0}", "<b>", "</b>", "12"]
     assert len(tokenizer.pieces) == len(tokenizer) == 350
     assert tokenizer.encode("") == tokenizer.encode(" \u2028\0") == []
 
@@ -166,22 +175,30 @@ def test_tokenizer_of_another_program_is_refused() -> None:
         Tokenizer.from_bytes(model.getvalue())
 
 
-MARKED = sentences() + ["the cat {0} sleeps on <b>the mat</b> in 1984 .", "{0} 12 and 34", "x{0}y 5678 in 1984"] * 30
+def test_size_is_the_symbols_the_alphabet_and_the_root_of_the_text() -> None:
+    counts = Counter("ababab c")
+    assert proposed_size(8, counts, TokenizerSettings()) == 4 + 256 + 4 + round(1.8 * math.sqrt(8))
+    assert proposed_size(8, counts, TokenizerSettings(), tags=2) == 4 + 2 + 256 + 4 + round(1.8 * math.sqrt(8))
 
 
-@pytest.fixture(scope="module", params=["unigram", "bpe"])
-def marked(request: pytest.FixtureRequest) -> Tokenizer:
-    chosen = TokenizerSettings(vocab_size=350, type=request.param, symbols=("{0}", "<b>", "</b>", "12"))
-    return Tokenizer.train(MARKED, chosen, tags=["2zh"])
+def test_rare_characters_beyond_the_coverage_are_not_in_the_alphabet() -> None:
+    for frequent, alphabet in ((9_998, 2), (9_999, 1), (9_980, 2)):
+        counts = Counter({"a": frequent, "b": 10_000 - frequent})
+        assert proposed_size(0, counts, TokenizerSettings()) == 4 + 256 + alphabet
 
 
-@given(st.lists(st.sampled_from(["{0}", "<b>", "</b>", "12", "<2zh>", "{", "0}", "cat", " ", "▁", "è"])).map("".join))
-@settings(deadline=None)
-def test_each_protected_symbol_is_one_piece_wherever_it_occurs(marked: Tokenizer, text: str) -> None:
-    ids = marked.encode(text)
-    assert marked.decode(ids) == normalize(text)
-    pattern = r"\{0\}|</?b>|12"
-    found = [marked.pieces[i] for i in ids if re.search(pattern, marked.pieces[i])]
-    assert found == re.findall(pattern, normalize(text))
-    assert marked.tag_id("2zh") not in ids
-    assert b"".join(marked.spell_text(text)).decode().strip() == normalize(text)
+@pytest.mark.parametrize(
+    ("pairs", "characters_a_pair", "alphabet", "low", "high"),
+    [
+        (500, 60, 70, 500, 1000),
+        (5_000, 220, 80, 2_000, 2_500),  # 2,000: Sennrich & Zhang 2019
+        (24_000, 40, 2_700, 4_500, 5_500),  # 5,000: recipes/tatoeba-en-zh-cpu.yaml
+        (306_000, 63, 90, 7_500, 9_000),  # 8,000: recipes/tatoeba-en-it-cpu.yaml
+        (5_000_000, 250, 300, 32_000, 32_000),  # the bound
+    ],
+)
+def test_size_for_corpora_of_all_sizes(pairs: int, characters_a_pair: int, alphabet: int, low: int, high: int) -> None:
+    counts = Counter({chr(0x4E00 + number): 1000 for number in range(alphabet)})
+    size = proposed_size(pairs * characters_a_pair, counts, TokenizerSettings())
+    assert low <= size <= high
+    assert size % 64 == 0

@@ -46,12 +46,8 @@ def test_settings_agree_with_the_recipes_that_were_measured() -> None:
 
 def test_every_setting_has_a_reason() -> None:
     for tokens in SIZES.values():
-        settings = propose((tokens, tokens), 4000, "cpu").settings
-        assert all(len(setting.reason) > 20 for setting in settings.values())
-        assert settings.keys() == {
-            "model",
-            *(f"train.{key}" for key in ("batch_tokens", "schedule", "stop", "validate_every")),
-        }
+        settings = propose((tokens, tokens), 4000, "cpu").settings.values()
+        assert all(len(setting.reason) > 20 for setting in settings)
 
 
 def test_pairs_characters_and_empty_sides_are_counted() -> None:
