@@ -2,11 +2,9 @@
 
 import io
 import math
-import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +17,17 @@ from nmt.config import TokenizerSettings
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers, proposed_size
+from tests.builders import demo_pairs
 
 SYMBOLS = ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "<back>", "▁", "▁▁ a", "▅", "⁇", "\ufdd0", "a ▁ b", "<s>x</s>"]
-
-
-def sentences(count: int = 400) -> list[str]:
-    choose = random.Random(1)
-    syllables = ["ca", "ne", "gat", "to", "ve", "de", "the", "do", "mi", "stra", "lun", "per", "ché", "茶", "爱", "我"]
-    words = ["".join(choose.choices(syllables, k=choose.randint(1, 3))) for _ in range(150)]
-    return [" ".join(choose.choices(words, k=choose.randint(2, 9))) + "." for _ in range(count)]
+SENTENCES = [side for pair in demo_pairs(200) for side in pair]
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     chosen = TokenizerSettings(vocab_size=350, type=request.param, symbols=("{0}", "<b>", "</b>", "12"))
     marked = ["the cat {0} sleeps on <b>the mat</b> in 1984 .", "{0} 12 and 34", "x{0}y 5678 in 1984"]
-    return Tokenizer.train([*sentences(), *SYMBOLS * 5, *marked * 30], chosen, tags=["back"])
+    return Tokenizer.train([*SENTENCES, *SYMBOLS * 5, *marked * 30], chosen, tags=["back"])
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -109,7 +102,7 @@ def test_long_lines_are_encoded_in_linear_time(tokenizer: Tokenizer, text: str) 
 
 
 def test_training_is_reproducible(capfd: pytest.CaptureFixture[str]) -> None:
-    first, second = (Tokenizer.train(sentences(), TokenizerSettings(vocab_size=330)).to_bytes() for _ in range(2))
+    first, second = (Tokenizer.train(SENTENCES, TokenizerSettings(vocab_size=330)).to_bytes() for _ in range(2))
     assert first == second
     assert capfd.readouterr() == ("", "")
 
@@ -118,13 +111,13 @@ def test_training_is_reproducible(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("size", [100, 20_000])
 def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found (100|20000), but") as caught:
-        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": size, "type": kind}))
+        Tokenizer.train(SENTENCES, TokenizerSettings.model_validate({"vocab_size": size, "type": kind}))
     bound = int(re.findall(r"set tokenizer\.vocab_size to auto, or to (\d+) or (?:less|more)", str(caught.value))[0])
-    found = Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": bound, "type": kind}))
+    found = Tokenizer.train(SENTENCES, TokenizerSettings.model_validate({"vocab_size": bound, "type": kind}))
     assert len(found) == bound
     beyond = bound + 1 if size > bound else bound - 1
     with pytest.raises(ConfigError):
-        Tokenizer.train(sentences(), TokenizerSettings.model_validate({"vocab_size": beyond, "type": kind}))
+        Tokenizer.train(SENTENCES, TokenizerSettings.model_validate({"vocab_size": beyond, "type": kind}))
 
 
 def test_training_without_text_raises() -> None:
@@ -133,19 +126,8 @@ def test_training_without_text_raises() -> None:
             Tokenizer.train(["", line], TokenizerSettings(vocab_size=300))
 
 
-@pytest.mark.parametrize("error", [DataError("a.tsv:7: bad"), KeyboardInterrupt()])
-def test_error_while_reading_is_raised(error: BaseException) -> None:
-    def lines() -> Iterator[str]:
-        yield "one line"
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        Tokenizer.train(lines(), TokenizerSettings(vocab_size=300))
-    assert caught.value is error
-
-
 def test_loaded_tokenizer_equals_the_saved_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    other = Tokenizer.train(sentences(), TokenizerSettings(vocab_size=330))
+    other = Tokenizer.train(SENTENCES, TokenizerSettings(vocab_size=330))
     for name, pair in (("one", Tokenizers(other, other)), ("two", Tokenizers(tokenizer, other))):
         directory = tmp_path / name
         directory.mkdir()
@@ -169,7 +151,7 @@ def test_absent_or_damaged_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: 
 def test_tokenizer_of_another_program_is_refused() -> None:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences()), model_writer=model, vocab_size=70, minloglevel=2
+        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=70, minloglevel=2
     )
     with pytest.raises(ModelError, match=r"have the ids \(-1, 0, 1, 2\), expected \(0, 1, 2, 3\)"):
         Tokenizer.from_bytes(model.getvalue())

@@ -25,10 +25,8 @@ HELD_OUT = {
 SIMPLIFIED, TRADITIONAL = "这个国家的语言很难学。", "這個國家的語言很難學。"
 
 
-def learned(target: str = "it", source: str = "en", held_out: bool = False, **settings: object) -> Rules:
-    return Rules.learn(
-        Filters.model_validate(settings), LanguagePair(source, target), (), HELD_OUT if held_out else None
-    )
+def learned(target: str = "it", **settings: object) -> Rules:
+    return Rules.learn(Filters.model_validate(settings), LanguagePair("en", target), (), HELD_OUT)
 
 
 def as_windows_1252(data: bytes) -> str:
@@ -47,7 +45,6 @@ def as_windows_1252(data: bytes) -> str:
         ("zh", "Threads may share it", "线程可以共享Threads may share it", "copy"),
         ("it", "iOS 14", "iOS 14 (beta)", None),
         ("it", "It is 16, 18, 27, 28, 61, 87", "16, 18, 27, 28, 61, 87", "symbols"),
-        ("it", "at half past ten", "10:30", None),
         ("it", "hi", "你好", "script"),
         ("it", "hi", "привет, это текст о PDF", "script"),  # Latin letters are few
         ("it", "hi", "Kyïv si scrive Київ", None),
@@ -58,7 +55,6 @@ def as_windows_1252(data: bytes) -> str:
         ("zh", "Tom is here", "Tom 在", None),
         ("zh", "hi", "これは日本語のテキストです", "script"),
         ("ja", "hi", "東京", None),
-        ("ko", "hi", "안녕", None),
         ("el", "hi", "γεια", None),
         ("sr", "hi", "zdravo", None),
     ],
@@ -76,7 +72,7 @@ def test_pair_is_returned_normalized_with_what_was_found() -> None:
 
 
 def test_settings_turn_rules_off_except_for_empty_sides() -> None:
-    permissive = learned("zh", keep=list(get_args(RuleName)), held_out=True)
+    permissive = learned("zh", keep=list(get_args(RuleName)))
     for source, target in (("same", "same"), (SOURCE, TARGET), ("\ufffd", "x")):
         assert permissive.apply(source, target)[2] is None
     assert permissive.apply("", "x")[2] == "empty"
@@ -130,7 +126,7 @@ def test_damage_accepts_any_text(data: bytes) -> None:
     ],
 )
 def test_held_out_sentence_is_found_on_either_side(source: str, target: str, place: str | None) -> None:
-    found = learned(held_out=True).apply(source, target)[2:]
+    found = learned().apply(source, target)[2:]
     assert found == ((None, "") if place is None else ("leak", place))
 
 
@@ -178,10 +174,8 @@ def test_lines_of_the_other_variant_of_chinese_are_converted_if_asked_for(
     pytest.importorskip("opencc")
     pair, sample = LanguagePair("en", language), [SentencePair("a", line) for line in [SIMPLIFIED] * 3 + [TRADITIONAL]]
     assert Rules.learn(Filters(han_variants="convert"), pair, sample).apply("Hello there.", text)[1] == expected
-    assert Rules.learn(Filters(), pair, sample).apply("Hello there.", SIMPLIFIED + TRADITIONAL)[1:3] == (
-        SIMPLIFIED + TRADITIONAL,
-        None,
-    )
+    mixed = SIMPLIFIED + TRADITIONAL
+    assert Rules.learn(Filters(), pair, sample).apply("Hello there.", mixed)[1:3] == (mixed, None)
 
 
 def test_conversion_without_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
