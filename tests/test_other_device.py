@@ -25,7 +25,7 @@ from nmt.system.console import Console
 from nmt.text.glossary import Glossary
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training import loop
-from nmt.translation.forced_scoring import score_given
+from nmt.translation.pipeline import score_given
 from nmt.translation.translator import Translator
 from tests.builders import TINY_SHAPE, write_reversal_task
 from tests.other_device import OTHER, OtherDevice

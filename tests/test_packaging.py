@@ -16,7 +16,7 @@ import typer
 
 from nmt import __version__
 
-TORCH_FREE = "errors config system.console system.files system.digests text.corpus text.preparing"
+TORCH_FREE = "errors config system.console system.files text.corpus text.preparing"
 TORCH_FREE += " text.readers.opening text.normalize text.prepared text.tokenizer evaluation.metrics"
 TORCH_FREE += " commands.init commands.prepare commands.score cli"
 

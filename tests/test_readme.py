@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from nmt.config import load_recipe
-from nmt.report.formula_figures import formula_drawings
+from nmt.report.concept_figures import formula_drawings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = {

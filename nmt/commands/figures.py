@@ -6,9 +6,8 @@ from pathlib import Path
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, NMTError
 from nmt.model.checkpoint import resolve_model
-from nmt.report.corpus_figures import corpus_drawings
+from nmt.report.concept_figures import corpus_drawings, formula_drawings
 from nmt.report.drawing import Drawing, drawing_style, write_drawing
-from nmt.report.formula_figures import formula_drawings
 from nmt.report.page import Section, render_page
 from nmt.report.page import figures as figures_html
 from nmt.report.run_records import RunRecords

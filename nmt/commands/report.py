@@ -6,11 +6,10 @@ from pathlib import Path
 from nmt.commands.requests import ReportRequest
 from nmt.commands.score import read_parallel, read_text, short_names
 from nmt.errors import ConfigError, NMTError
-from nmt.report.comparison_section import comparison_section
 from nmt.report.corpus_section import corpus_section
 from nmt.report.drawing import drawing_style
 from nmt.report.page import Section, element, figures, joined, paragraphs, render_page
-from nmt.report.quality_section import quality_section
+from nmt.report.quality_section import comparison_section, quality_section
 from nmt.report.run_records import RunRecords
 from nmt.report.translations import System, Text, systems_of_run
 from nmt.system.console import Console

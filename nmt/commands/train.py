@@ -10,7 +10,7 @@ from pathlib import Path
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
-from nmt.decoding.alignment_heads import best_heads
+from nmt.decoding.alignment import best_heads
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError

@@ -20,10 +20,8 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content, read_lines, split_member
 from nmt.translation.documents.document import Document
-from nmt.translation.documents.formats import DocumentOptions, format_of
-from nmt.translation.documents.translating import translate_document
-from nmt.translation.forced_scoring import score_batch
-from nmt.translation.pipeline import LineInput, open_input, process_lines, translate_stream
+from nmt.translation.documents.translating import DocumentOptions, format_of, translate_document
+from nmt.translation.pipeline import LineInput, open_input, process_lines, score_batch, translate_stream
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator

@@ -1,20 +1,20 @@
-"""Reading a recipe: from YAML and overrides to sections that agree with each other, and back."""
+"""Reading a recipe: from YAML and overrides to sections that agree with each other, and back; messages of errors."""
 
+import difflib
 import json
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nmt.config import strict_yaml
-from nmt.config.decode_section import DecodeSettings
-from nmt.config.model_section import ModelSettings
+from nmt.config.model_sections import DEFAULT_PATIENCE, DecodeSettings, ModelSettings, Stop
 from nmt.config.recipe import Recipe
-from nmt.config.recipe_errors import explained
 from nmt.config.section import Section, SettingError
-from nmt.config.train_section import DEFAULT_PATIENCE, Stop
+from nmt.config.strict_yaml import Document, location_of, shown
 from nmt.errors import ConfigError
 
 
@@ -43,13 +43,13 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
         head = f"{path}: {len(problems)} problem{'' if len(problems) == 1 else 's'} in the recipe"
         raise ConfigError("\n  ".join([head, *problems])) from None
     except SettingError as error:
-        raise ConfigError(f"{document.place(strict_yaml.location_of(error.key))[1]}: {error}") from None
+        raise ConfigError(f"{document.place(location_of(error.key))[1]}: {error}") from None
     return recipe
 
 
 def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
     """Apply `decode.key=value` overrides to a model's settings. Raises ConfigError that lists every problem."""
-    document = strict_yaml.Document("--set", {"decode": settings.model_dump()}, {})
+    document = Document("--set", {"decode": settings.model_dump()}, {})
     for override in overrides:
         document.override(override)
     try:
@@ -92,7 +92,7 @@ def recipe_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Document) -> Recipe:
+def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recipe:
     """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 
     Raises SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
@@ -121,7 +121,7 @@ def _with_initial_model(recipe: Recipe, path: Path, document: strict_yaml.Docume
     return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
 
 
-def _absolute_paths(value: Any, document: strict_yaml.Document, location: strict_yaml.Location) -> Any:
+def _absolute_paths(value: Any, document: Document, location: strict_yaml.Location) -> Any:
     """Return a value of the recipe with every relative path in it, at any depth, made absolute."""
     if isinstance(value, Path):
         folder = Path() if document.place(location)[0] == strict_yaml.OVERRIDDEN else Path(document.name).parent
@@ -133,3 +133,80 @@ def _absolute_paths(value: Any, document: strict_yaml.Document, location: strict
         changed = {name: _absolute_paths(each, document, (*location, name)) for name, each in changed.items()}
         return value.model_copy(update=changed)
     return value
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "path_type": "the path of a file or folder",
+    "tuple_type": "a list",
+    "model_type": "a section, that is, keys with values",
+    "string_pattern_mismatch": "small letters, digits and hyphens",
+}
+_TYPES_OF_VALUES = ("constrained-int", "constrained-str", "literal['auto']")
+
+
+def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:
+    """Return each problem as file:line, key, what was found, what was expected, in the order of the lines."""
+    problems: dict[str, tuple[tuple[int, str], str]] = {}
+    for entry in error.errors(include_url=False):
+        # pydantic adds the type, where a value may have several, such as a number or auto
+        location = tuple(part for part in entry["loc"] if part not in _TYPES_OF_VALUES)
+        if isinstance(cause := entry.get("ctx", {}).get("error"), SettingError):
+            location += location_of(cause.key)
+        key = ".".join(map(str, location)) or "the recipe"
+        problems.setdefault(key, (document.place(location), _problem(dict(entry), key, recipe)))
+    ordered = sorted(problems.items(), key=lambda one: one[1][0][0])
+    return [f"{place}: {key}: {problem}" for key, ((_, place), problem) in ordered]
+
+
+def _problem(details: dict[str, Any], key: str, recipe: type[BaseModel]) -> str:
+    match details["type"]:
+        case "extra_forbidden":
+            return _unknown_key(key, recipe)
+        case "missing":
+            return "missing, and it has no default"
+        case "value_error":
+            cause = details["ctx"]["error"]
+            return getattr(cause, "problem", str(cause))
+        case kind:
+            # pydantic's `Input should be greater than or equal to 1`: `1 or more`
+            phrase = re.sub(r"^(Input|String|Tuple) should (be |have )?| after validation, not .*$", "", details["msg"])
+            phrase = re.sub(r"^(greater|less) than or equal to (.+)$", r"\2 or \1", phrase)
+            expected = _EXPECTED.get(kind) or re.sub(r"\bgreater\b", "more", phrase)
+            return f"found {_found(details['input'])}, expected {expected}"
+
+
+def _found(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"the text {shown(value)}" if isinstance(value, str) else shown(value)
+
+
+def _unknown_key(key: str, recipe: type[BaseModel]) -> str:
+    """Return the place of a key of this name in other sections, else the most similar key, else all of the section."""
+    *section, name = (part for part in key.split(".") if not part.isdecimal())
+    keys = list(_keys(recipe))
+    if elsewhere := [".".join(path) for path in keys if path[-1] == name]:
+        return f"unknown key; did you mean {' or '.join(dict.fromkeys(elsewhere))}?"
+    here = [own for *above, own in keys if above == section]
+    if near := difflib.get_close_matches(name, here, n=1):
+        return f"unknown key; did you mean '{near[0]}'?"
+    return f"unknown key; known keys here: {', '.join(here)}"
+
+
+def _keys(annotation: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of all keys in a section, or in the sections that a type such as `CorpusFile | None` names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            yield (*above, name)
+            yield from _keys(field.annotation, (*above, name))
+    for inner in get_args(annotation):
+        yield from _keys(inner, above)

@@ -1,34 +1,13 @@
 """The whole recipe, and the checks that concern several sections."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from nmt.config.data_section import CorpusFile, Data, LanguagePair, Languages, TokenizerSettings
-from nmt.config.decode_section import DecodeSettings
-from nmt.config.model_section import ModelSettings
+from nmt.config.model_sections import DecodeSettings, ModelSettings, RuntimeSettings, TrainSettings
 from nmt.config.section import File, Section, SettingError
-from nmt.config.train_section import TrainSettings
-
-
-class RuntimeSettings(Section):
-    """The machine."""
-
-    device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
-    """Device to compute on; auto takes the first of cuda, mps and cpu that is present."""
-    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
-    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for models of width 128 or
-    more on CPUs with instructions for it (the training of a run keeps its choice); else fp32. int8 is for translation
-    on CPUs only."""
-    deterministic: bool = False
-    """On GPUs, use only algorithms whose results do not vary, so that a run resumed on the same type of GPU equals an
-    uninterrupted one bit for bit; slower. On CPUs this always holds."""
-    threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
-    """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
-    compile: bool = False
-    """Compile the layers for training with torch.compile, for GPUs; it takes minutes at the start.
-    Results are equal up to rounding; a resumed run may differ in the last bits."""
 
 
 class Recipe(Section):

@@ -1,15 +1,19 @@
 """Word alignments: links between source words and target words, from the attention of the decoder to the source.
 
-S source tokens and T target tokens of a sentence, without `</s>`.
+`best_heads` measures which heads align words best, on a text without reference alignments. S source tokens and T target
+tokens of a sentence, without `</s>`; A anchors, C heads.
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config import ModelSettings
-from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
@@ -99,3 +103,92 @@ def _membership(words: Sequence[range], count: int) -> Tensor:
     for token, of_token in enumerate(words):
         table[token, of_token.start : of_token.stop] = 1
     return table
+
+
+_SENTENCES, _LONGEST = 2000, 100
+"""More sentences hardly change the choice; longer ones need much RAM, which holds the weights of all heads."""
+_MIN_SENTENCES, _MIN_DICE = 3, 0.5
+"""Tokens are partners if at least this many sentences contain both and their Dice coefficient is at least this."""
+_MAX_OF_A_KIND = 10  # anchors of one kind, so that no single name decides
+_MIN_KINDS = 10  # with fewer kinds of anchors no heads are chosen
+
+
+class Anchor(NamedTuple):
+    """A target token whose source token is almost certain."""
+
+    kind: tuple[int, int]
+    source: int
+    target: int
+
+
+def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: int = 0) -> AlignmentHeads | None:
+    """Return the heads that point from anchors to their source most often; None with too few anchors, or if none does.
+
+    Heads are added greedily, each time the one with which the mean of their weights is most accurate, until none helps.
+    The weights are those of the step that predicts a token: in decoders of two or three layers those of the step that
+    reads it (Chen et al. 2020) point to the next word. The first `tags` tokens of every source are tags, no anchors.
+    """
+    short = [pair for pair in pairs if max(map(len, pair)) < _LONGEST][:_SENTENCES]
+    found = anchors([(source[tags:], target) for source, target in short])
+    kinds = Counter(anchor.kind for of_pair in found for anchor in of_pair)
+    if len(kinds) < _MIN_KINDS:
+        return None
+    settings = runner.models[0].settings
+    heads = [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
+    chosen = [(pair, of_pair) for pair, of_pair in zip(short, found, strict=True) if of_pair]
+    forced = force_all(runner, [pair for pair, _ in chosen], budget, heads)
+    rows, places, shares = [], [], []
+    for one, (_, of_pair) in zip(forced, chosen, strict=True):
+        for anchor in of_pair:
+            rows.append(one.attention[:, anchor.target].T)  # (S + 1, C)
+            places.append(tags + anchor.source)
+            shares.append(1 / kinds[anchor.kind] / len(kinds))
+    padded = pad_sequence(rows, batch_first=True).transpose(1, 2)  # (A, C, S + 1)
+    best = _choose_heads(padded, torch.tensor(places), torch.tensor(shares))
+    return AlignmentHeads(heads=tuple(heads[i] for i in sorted(best))) if best else None
+
+
+def anchors(pairs: Sequence[Pair]) -> list[list[Anchor]]:
+    """Return the anchors of each sentence pair, a few of each kind.
+
+    A kind is a source and a target token that are each other's best partner by the Dice coefficient of the sentences
+    that contain them, 2·|both| / (|one| + |other|), as in Melamed 2000. They are an anchor where each occurs once in
+    its sentence: names, numbers, punctuation, and words with one translation.
+    """
+    of_source = Counter(token for source, _ in pairs for token in set(source))
+    of_target = Counter(token for _, target in pairs for token in set(target))
+    cooccurrences = Counter((a, b) for source, target in pairs for a in set(source) for b in set(target))
+    dice = {(a, b): 2 * n / (of_source[a] + of_target[b]) for (a, b), n in cooccurrences.items() if n >= _MIN_SENTENCES}
+    best: dict[tuple[str, int], float] = defaultdict(float)
+    for (a, b), value in dice.items():
+        best["source", a], best["target", b] = max(best["source", a], value), max(best["target", b], value)
+    partner = {
+        a: b for (a, b), value in dice.items() if value >= _MIN_DICE and value == best["source", a] == best["target", b]
+    }
+    remaining = dict.fromkeys(partner, _MAX_OF_A_KIND)
+    return [list(_anchors_of(pair, partner, remaining)) for pair in pairs]
+
+
+def _anchors_of(pair: Pair, partner: dict[int, int], remaining: dict[int, int]) -> Iterator[Anchor]:
+    source, target = list(pair[0]), list(pair[1])
+    for place, token in enumerate(source):
+        other = partner.get(token)
+        if other is not None and source.count(token) == target.count(other) == 1 and remaining[token]:
+            remaining[token] -= 1
+            yield Anchor((token, other), place, target.index(other))
+
+
+def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> list[int]:
+    """Return the most accurate heads, for rows (A, C, S + 1), the right places in them (A), and anchor weights."""
+    chosen: list[int] = []
+    best, total = 0.0, torch.zeros_like(rows[:, :1])
+    while True:
+        correct = (total + rows).argmax(-1) == places.unsqueeze(1)  # (A, C)
+        accuracy = shares @ correct.to(shares.dtype)
+        accuracy[chosen] = 0.0
+        value, head = accuracy.max(0)
+        if float(value) <= best:
+            return chosen
+        best = float(value)
+        chosen.append(int(head))
+        total = total + rows[:, [int(head)]]

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.models import DecoderState
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import Rule
+from nmt.decoding.options import Rule, SearchOptions
 from nmt.errors import ModelError
 from nmt.text.tokenizer import BOS, EOS
 

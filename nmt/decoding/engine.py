@@ -15,8 +15,7 @@ from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
 from nmt.decoding.beam import Hypothesis, Observer, beam_search
 from nmt.decoding.models import BatchRunner, Models, StepModel, in_order, length_batches, step_model
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import rules_for
+from nmt.decoding.options import SearchOptions, rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
 from nmt.model.cpu import Precision, prefers_bf16

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from nmt.batching.batch import pad
 from nmt.decoding.models import BatchRunner, Models, in_order, length_batches
-from nmt.model.attention_weights import decode_with_attention
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import Transformer, decode_with_attention
 from nmt.text.tokenizer import BOS, EOS
 
 Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both without `</s>`

@@ -12,8 +12,7 @@ from torch import Tensor
 from nmt.config import Sampling
 from nmt.decoding.beam import Hypothesis, best_tokens, not_a_number
 from nmt.decoding.models import DecoderState
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import Rule
+from nmt.decoding.options import Rule, SearchOptions
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 

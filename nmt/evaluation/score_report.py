@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from nmt.evaluation.buckets import Bucket
 from nmt.evaluation.findings import Finding
-from nmt.evaluation.metrics import Comparison, Score
+from nmt.evaluation.metrics import Bucket, Comparison, Score
 from nmt.text.languages import TargetLanguage
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nmt.config.model_section import MAX_DISTANCE
+from nmt.config.model_sections import MAX_DISTANCE
 from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError
 from nmt.export import library

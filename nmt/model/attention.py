@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.batching.batch import Packing, pack
 from nmt.config import ModelSettings
 from nmt.model import cpu, native
 from nmt.model.cache import DecoderCache
-from nmt.model.packing import Packing, pack
 from nmt.model.positions import Relative, rotate
 from nmt.model.scores import FOR_STUDY, Score
 

@@ -29,8 +29,7 @@ from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
-from nmt.system.digests import read_with_digests, write_with_digests
-from nmt.system.files import settle, write_output
+from nmt.system.files import read_with_digests, settle, write_output, write_with_digests
 from nmt.text.tokenizer import Tokenizers, tokenizer_files
 
 CONFIG_FILE = "config.json"

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.batching.batch import Packing
 from nmt.model import native
-from nmt.model.packing import Packing
 
 Precision = Literal["fp32", "bf16", "int8"]
 
@@ -332,7 +332,8 @@ def packed_attention(
 
 class _PackedAttention(torch.autograd.Function):
     @staticmethod
-    @torch.autocast("cpu", enabled=False)  # oneDNN's bf16 products of matrices as small and varied are slower
+    # oneDNN's bf16 products of matrices as small and varied are slower
+    @torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]
     def forward(
         ctx: Any, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], heads: int, causal: bool
     ) -> Tensor:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config.model_section import MAX_DISTANCE
-from nmt.model.packing import pack
+from nmt.batching.batch import pack
+from nmt.config.model_sections import MAX_DISTANCE
 from nmt.model.scores import Score
 
 _SHORTEST_TABLE = 256

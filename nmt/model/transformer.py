@@ -1,21 +1,22 @@
-"""The Transformer (Vaswani et al. 2017; pre-norm: Xiong et al. 2020).
+"""The Transformer (Vaswani et al. 2017; pre-norm: Xiong et al. 2020), and its attention weights for figures.
 
-B sentences, S source length, T target length, D width, H heads, V vocabulary; N target tokens and M source tokens of
-all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
+B sentences, S source length, T target length, D width, H heads, L layers, V vocabulary; N target tokens and M source
+tokens of all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.batching.batch import Packing, pack, split_by_length
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.cpu import ENCODER_TOKENS, Dropout, Linear, Precision, padded_rows
-from nmt.model.packing import Packing, pack, split_by_length
 from nmt.model.positions import sinusoids
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
@@ -304,3 +305,54 @@ def initialize(model: Transformer) -> None:
                 nn.init.xavier_uniform_(part)
     if model.settings.tied_embeddings == "none":
         nn.init.normal_(model.output.weight[: model.output.out_features], std=dim**-0.5)
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The weights of one sentence pair; each row of a head sums to 1, a row is a query, a column a key."""
+
+    encoder: Tensor  # (L, H, S, S) from source to source
+    decoder: Tensor  # (L, H, T, T) from target to target, 0 to the right of the diagonal
+    cross: Tensor  # (L, H, T, S) from target to source
+
+
+@torch.inference_mode()
+def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> AttentionWeights:
+    """Return all weights while a model reads source ids (S) and the target ids (T) behind `<s>` (teacher forcing).
+
+    A forward pass does not return them, since its kernels never hold the whole matrices: here the sublayers of the same
+    layers are applied one by one, and weights computed from the input of each attention. The model must be in
+    evaluation mode.
+    """
+    assert not model.training, "dropout would change the weights"
+    source, target_in = source.unsqueeze(0), target_in.unsqueeze(0)
+    packing, target_packing = Packing.of([source]), Packing.of([target_in])
+    x, encoder, decoder = model.source_embedding([source]), [], []
+    for encoder_layer in model.encoder:
+        encoder.append(encoder_layer.attention.weights(encoder_layer.attention_sublayer.normalized_before(x), packing))
+        x = encoder_layer(x, packing)
+    memory = model.encoder_norm(x).unsqueeze(0)
+    x = model.target_embedding([target_in])
+    for layer in model.decoder:
+        decoder.append(layer.self_attention.weights(layer.self_attention_sublayer.normalized_before(x), target_packing))
+        x = layer(x, target_packing, memory[0], packing)
+    _, cross = decode_with_attention(model, target_in, memory, None, range(len(model.decoder)))
+    return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, [*cross.values()])))
+
+
+def decode_with_attention(
+    model: Transformer, target_in: Tensor, memory: Tensor, source_mask: Tensor | None, layers: Collection[int]
+) -> tuple[Tensor, dict[int, Tensor]]:
+    """Return what `Transformer.decode` does, (B, T, D), and the weights (B, H, T, S) from target to source in `layers`.
+
+    Target ids are (B, T), memory is (B, S, D), the mask (B, S).
+    """
+    packing, of_memory = Packing.of([target_in]), (memory.flatten(0, 1), Packing.of([memory], [source_mask]))
+    x, weights = model.target_embedding([target_in]), {}
+    for number, layer in enumerate(model.decoder):
+        x = layer.attend_to_target(x, packing)
+        if number in layers:
+            sublayer_input = layer.cross_attention_sublayer.normalized_before(x)
+            weights[number] = layer.cross_attention.weights(sublayer_input, packing, *of_memory)
+        x = layer.attend_to_source(x, packing, *of_memory)
+    return model.decoder_norm(x).view(*target_in.shape, -1), weights

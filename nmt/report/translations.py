@@ -12,9 +12,8 @@ from itertools import islice
 import numpy as np
 
 from nmt.errors import DataError, NMTError
-from nmt.evaluation.buckets import length_buckets, length_unit
 from nmt.evaluation.findings import diagnose
-from nmt.evaluation.metrics import measure
+from nmt.evaluation.metrics import length_buckets, length_unit, measure
 from nmt.report.drawing import Drawing, new_figure
 from nmt.report.page import Html, element, joined
 from nmt.report.run_records import RunRecords

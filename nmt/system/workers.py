@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from nmt.errors import ModelError
 
@@ -60,7 +60,9 @@ def _cpu_quotas(root: Path) -> Iterator[float]:
 
 def can_fork() -> bool:
     """Return whether this process has no threads but Python's, so that a copy of it works."""
-    return _thread_count() == threading.active_count()
+    tasks = Path("/proc/self/task")
+    threads = len(list(tasks.iterdir())) if tasks.is_dir() else 0
+    return threads == threading.active_count()
 
 
 def reuse_freed_ram() -> None:
@@ -74,13 +76,6 @@ def reuse_freed_ram() -> None:
         mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
         mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
-
-
-class _Worker(NamedTuple):
-    """A worker process and this end of its pipe."""
-
-    pid: int
-    pipe: Connection
 
 
 class WorkerPool(Generic[Context]):
@@ -103,7 +98,7 @@ class WorkerPool(Generic[Context]):
         self._context = context
         self._advice, self._on_start = advice, on_start
         self.count = count
-        self._workers: list[_Worker] = []
+        self._workers: dict[int, Connection] = {}  # by process id, this end of its pipe
         weakref.finalize(self, _kill, self._workers)
 
     @property
@@ -134,7 +129,7 @@ class WorkerPool(Generic[Context]):
         """Yield the results of pickled tasks, in order."""
         ahead: bytes | None = None
         index = sent = 0
-        idle = [worker.pipe for worker in self._workers]
+        idle = list(self._workers.values())
         running: dict[Connection, int] = {}
         finished: dict[int, bytes] = {}
         while True:
@@ -161,7 +156,7 @@ class WorkerPool(Generic[Context]):
                 idle.append(pipe)
 
     def _fork(self) -> None:
-        """Start the workers. SIGINT is blocked until all are in the list of those to kill; they inherit that."""
+        """Start the workers. SIGINT is blocked until all are among those to kill; they inherit that."""
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for _ in range(self.count):
@@ -172,7 +167,7 @@ class WorkerPool(Generic[Context]):
                     pid = os.fork()
                 if not pid:
                     self._serve(worker_end, own_end)
-                self._workers.append(_Worker(pid, own_end))
+                self._workers[pid] = own_end
                 worker_end.close()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -182,7 +177,7 @@ class WorkerPool(Generic[Context]):
         try:
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            for end in (parent_end, *(worker.pipe for worker in self._workers)):
+            for end in (parent_end, *self._workers.values()):
                 end.close()
             self._on_start()
             while True:
@@ -209,20 +204,14 @@ class WorkerPool(Generic[Context]):
             return pickle.dumps((None, error))
 
 
-def _kill(workers: list[_Worker]) -> None:
-    """Kill workers, whatever they do, wait for their end and empty the list."""
+def _kill(workers: dict[int, Connection]) -> None:
+    """Kill workers, whatever they do, wait for their end and remove them."""
     killed = workers.copy()
     workers.clear()
-    for pid, pipe in killed:
+    for pid, pipe in killed.items():
         pipe.close()
         with suppress(ProcessLookupError):  # where SIGCHLD is ignored, a dead child leaves no process to wait for
             os.kill(pid, signal.SIGKILL)
-    for pid, _ in killed:
+    for pid in killed:
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)
-
-
-def _thread_count() -> int:
-    """Return the number of threads of this process; 0 where /proc does not exist."""
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.is_dir() else 0

@@ -1,9 +1,11 @@
 """The training loop: read batches, update, log, validate at intervals, until a limit is reached."""
 
 import math
+import signal
 import time
 from collections import deque
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -22,7 +24,6 @@ from nmt.training.initialization import compiler_explained, initial_model
 from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
-from nmt.training.signals import interruptible
 from nmt.training.trial import check_largest_batches
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Evaluation, evaluate, mean_loss, sharing_weights, validation_texts
@@ -235,3 +236,37 @@ class Training:
         if self.progress.step:
             keep = self.recipe.train.keep_best
             distributed.on_rank_zero(lambda: self.run.save(self.loaded, self.updater, self.progress, keep))
+
+
+class Interruption:
+    """The signal that was received first, None before."""
+
+    signal: int | None = None
+
+
+@contextmanager
+def interruptible(notify: Callable[[str], None]) -> Iterator[Interruption]:
+    """Yield an interruption that the first SIGINT or SIGTERM sets; a second one has its usual effect.
+
+    `notify` prints in a signal handler.
+    """
+    interruption = Interruption()
+
+    def receive(number: int, frame: object) -> None:
+        interruption.signal = number
+        restore()
+        notify("saving after this step; press Ctrl-C again to stop at once")
+
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    # nohup and shell scripts ignore SIGINT for their background processes
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
+    for number in previous:
+        signal.signal(number, receive)
+    try:
+        yield interruption
+    finally:
+        restore()

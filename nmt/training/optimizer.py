@@ -14,7 +14,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
-    """Return the rate of step 1, 2, 3 …, a function of the step alone; formulas are in `nmt.config.schedules`."""
+    """Return the rate of step 1, 2, 3 …, a function of the step alone; formulas are in `nmt.config.model_sections`."""
     schedule = settings.schedule
     warmup = max(1, schedule.warmup)
     if schedule.name == "noam":

@@ -1,4 +1,4 @@
-"""Streams of lines: read line batches, process them in all processes, write the results in order."""
+"""Streams of lines: read line batches, translate or score them in all processes, write the results in order."""
 
 import io
 import os
@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from nmt.decoding.alignment import Links, pharaoh
+from nmt.decoding.forced_decoding import force_all
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.languages import found_instead
+from nmt.text.normalize import normalize
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_text
+from nmt.text.tokenizer import EOS
 from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
-from nmt.translation.translator import LINE_BATCH_SIZE, Translator
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator, plain_json
 
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
-
-DIFFERING = "differs from its source in URLs, placeholders, tags, terms or numbers"
-"""A problem of a translation, in warnings."""
 
 
 class LineBatch(NamedTuple):
@@ -192,39 +193,85 @@ def translate_stream(
     def process(batch: LineBatch) -> tuple[str, list[int]]:
         if batch.first == before + 1 and (warning := foreign_input(batch.texts, translator.languages.source)):
             console.warn(warning)
-        return translate_batch(translator, options, as_json, batch)
+        translations = translator.translate_lines(batch.texts, options, batch.parallel)
+        numbered = list(enumerate(translations, start=batch.first))
+        if as_json:
+            rows = [one.as_json() for one in translations]
+        else:
+            rows = [one.as_table(number) if options.search.n_best > 1 else one.as_text() for number, one in numbered]
+        return "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
 
     if differing := process_lines("translating", source, output, process, console):
         since = f"after line {before:,}, where this process continued, " if before else ""
-        warning = translations_with(DIFFERING, "line", [f"{number:,}" for number in differing])
+        warning = differing_at("line", [f"{number:,}" for number in differing])
         console.warn(f"{since}{warning}; --json lists them for each line as missing and surplus")
     if not source.stream.isatty():  # else most of the time was spent on typing
         console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
 
-def translate_batch(
-    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
-) -> tuple[str, list[int]]:
-    """Translate a line batch; return its output, and the lines that differ in content from their source."""
-    translations = translator.translate_lines(batch.texts, options, batch.parallel)
-    numbered = list(enumerate(translations, start=batch.first))
-    if as_json:
-        rows = [one.as_json() for one in translations]
-    else:
-        rows = [one.as_table(number) if options.search.n_best > 1 else one.as_text() for number, one in numbered]
-    return "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
-
-
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
     """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
-    if (found := found_instead(texts, language)) is None:
-        return None
-    return (
-        f"the first {counted(len(texts), 'line')} of the input are in {found}, but the model translates from {language}"
-    )
+    found, lines = found_instead(texts, language), counted(len(texts), "line")
+    return found and f"the first {lines} of the input are in {found}, but the model translates from {language}"
 
 
-def translations_with(problem: str, noun: str, places: Sequence[str]) -> str:
-    """Return the part of a warning with the number of translations that have a problem, and where a few of them are."""
-    shown = ", ".join(places[:_PLACES_SHOWN]) + (", …" if len(places) > _PLACES_SHOWN else "")
-    return f"{counted(len(places), noun)} whose translation {problem}: {shown}"
+def differing_at(noun: str, places: Sequence[str]) -> str:
+    """Return the part of a warning with the number of translations that differ in content, and where a few are."""
+    problem = "whose translation differs from its source in URLs, placeholders, tags, terms or numbers"
+    return f"{counted(len(places), noun)} {problem}: {first_few(places)}"
+
+
+def first_few(places: Sequence[str]) -> str:
+    """Return the first places for a warning."""
+    return ", ".join(places[:_PLACES_SHOWN]) + (", …" if len(places) > _PLACES_SHOWN else "")
+
+
+class ScoredTranslation(NamedTuple):
+    """A given translation with its log-probabilities. `text` is normalized, as the model reads it."""
+
+    source: str
+    text: str
+    tokens: list[tuple[str, float]]  # pieces, the last `</s>`, and the natural logarithms of their probabilities
+    alignment: Links | None = None
+
+    def as_row(self, as_json: bool) -> str:
+        """Return log_prob, number of tokens with `</s>`, text, and the alignment if requested, tab-separated.
+
+        As JSON it is {"source", "text", "log_prob", "tokens": [{"token", "log_prob"}, …]}, maybe with "alignment".
+        """
+        log_prob = sum(log_prob for _, log_prob in self.tokens)
+        if as_json:
+            tokens = [{"token": token, "log_prob": round(log_prob, 4)} for token, log_prob in self.tokens]
+            content = {"source": self.source, "text": self.text, "log_prob": round(log_prob, 4), "tokens": tokens}
+            return plain_json(content if self.alignment is None else {**content, "alignment": self.alignment})
+        row = [f"{log_prob:.4f}", str(len(self.tokens)), self.text]
+        return "\t".join(row if self.alignment is None else [*row, pharaoh(self.alignment)])
+
+
+def score_given(
+    translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
+) -> list[ScoredTranslation]:
+    """Score a given translation of each line by the first model; lines are never split, however long they are."""
+    tokenizers, tags = translator.tokenizers, translator.tag_ids(options)
+    texts = [normalize(text) for text in texts]
+    encoded = [
+        ([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text))
+        for line, text in zip(lines, texts, strict=True)
+    ]
+    forced = force_all(translator.engine.runner, encoded, options.search.batch_tokens)
+    links: Sequence[Links | None] = [None] * len(encoded)
+    if options.alignment:
+        links = translator.align(list(zip(lines, texts, strict=True)), options)
+    pieces, scored = tokenizers.target.pieces, []
+    for line, text, (_, ids), one, linked in zip(lines, texts, encoded, forced, links, strict=True):
+        tokens = list(zip([pieces[i] for i in [*ids, EOS]], one.token_log_probs, strict=True))
+        scored.append(ScoredTranslation(line, text, tokens, linked))
+    return scored
+
+
+def score_batch(
+    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
+) -> tuple[str, list[int]]:
+    """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
+    scored = score_given(translator, batch.texts, batch.parallel, options)
+    return "".join(f"{one.as_row(as_json)}\n" for one in scored), []

@@ -28,9 +28,8 @@ from nmt.text.languages import target_language
 from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.protection import NO_DIFF, ContentDiff
 from nmt.text.segment import join_segments, sentences, split_line
-from nmt.translation.placement import Phrase, cut_items, place
+from nmt.translation.placement import Phrase, Tag, cut_items, original, part_of, place, with_tags, without_tags
 from nmt.translation.requirements import TranslateOptions
-from nmt.translation.tags import Tag, original, part_of, with_tags, without_tags
 
 LINE_BATCH_SIZE = 2048
 """Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
@@ -190,9 +189,12 @@ class Translator:
         options = options or self.options(to=to)
         if isinstance(lines, str):
             return self.translate_lines([lines], options)[0]
+        return (one for batch in self.line_batches(lines) for one in self.translate_lines(batch, options))
+
+    def line_batches(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Yield lines in batches of the size that the device needs."""
         remaining, size = iter(lines), self.scale * LINE_BATCH_SIZE
-        line_batches = iter(lambda: list(islice(remaining, size)), [])
-        return (one for line_batch in line_batches for one in self.translate_lines(line_batch, options))
+        return iter(lambda: list(islice(remaining, size)), [])
 
     def translate_lines(
         self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None

@@ -1,11 +1,13 @@
 """Batches: collation of stored tokens by hand, and padding to round token counts, which changes no update."""
 
+from itertools import chain
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.batching.batch import Batch, collate, pad, pad_to_multiple
+from nmt.batching.batch import Batch, collate, pad, pad_to_multiple, split_by_length
 from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS, PAD
 from nmt.training import optimizer
@@ -75,3 +77,16 @@ def test_pad_to_multiple_does_not_change_updates(positions: str, monkeypatch: py
         assert one == pytest.approx(other, rel=1e-4)
     assert difference(ours, theirs) < 1e-5
     assert all(torch.isfinite(weight).all() for weight in ours.model.parameters())
+
+
+@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 120))
+def test_parts_hold_groups_of_one_length_within_the_limit_of_tokens(lengths: list[int], tokens: int) -> None:
+    parts = split_by_length(lengths, tokens)
+    indices = [index for part in parts for group in part for index in group]
+    assert sorted(indices) == list(range(len(lengths)))
+    assert [lengths[index] for index in indices] == sorted(lengths, reverse=True)
+    for part in parts:
+        assert len({lengths[group[0]] for group in part}) == len(part)
+        assert all(len({lengths[index] for index in group}) == 1 for group in part)
+        sentences = [lengths[index] for index in chain.from_iterable(part)]
+        assert sum(sentences) <= tokens or len(sentences) == 1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.report.formula_figures import positions
+from nmt.report.concept_figures import positions
 from tests.builders import run_command, save_model, tiny_loaded_model, write_reversal_task
 
 ATTENTION = {"attention-encoder-layer-1", "attention-decoder-layer-1", "attention-cross-layer-1", "search-tree"}

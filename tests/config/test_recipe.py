@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import LanguagePair, ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
-from nmt.config.schedules import Schedule
+from nmt.config.model_sections import Schedule
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer

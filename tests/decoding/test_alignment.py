@@ -6,13 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nmt.decoding import alignment_heads
-from nmt.decoding.alignment import align, default_heads, word_links
-from nmt.decoding.alignment_heads import anchors, best_heads
+from nmt.decoding import alignment
+from nmt.decoding.alignment import align, anchors, best_heads, default_heads, word_links
 from nmt.decoding.forced_decoding import Forced, Head, Pair
 from nmt.decoding.models import BatchRunner
-from nmt.model.attention_weights import attention_weights
 from nmt.model.checkpoint import AlignmentHeads
+from nmt.model.transformer import attention_weights
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import tiny_loaded_model, tiny_model
 
@@ -133,7 +132,7 @@ def test_best_heads_are_the_accurate_ones(monkeypatch: pytest.MonkeyPatch) -> No
             found.append(Forced([], weights.numpy()))
         return found
 
-    monkeypatch.setattr(alignment_heads, "force_all", forced_with_known_heads)
+    monkeypatch.setattr(alignment, "force_all", forced_with_known_heads)
     assert best_heads(BatchRunner([tiny_model(0)]), pairs, 100) == AlignmentHeads(heads=((0, 1), (1, 0)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmt.errors import ConfigError
-from nmt.evaluation.metrics import Confidence, measure
+from nmt.evaluation.metrics import Confidence, length_buckets, measure
 from nmt.text.languages import TargetLanguage, target_language
 
 ITALIAN = target_language("it")
@@ -128,3 +128,13 @@ def test_progress_is_reported_for_all_lines() -> None:
     measure("bleu", HYPOTHESES * 25, [REFERENCES * 25], ITALIAN, advance=done.append)
     assert sum(done) == 50
     assert len(done) > 1
+
+
+def test_lines_are_grouped_by_their_number_of_words() -> None:
+    lines = ["one", "", "a " * 5, "a " * 6, "a " * 60, "a " * 61, "猫在睡觉。"]
+    assert [(bucket.name, bucket.lines) for bucket in length_buckets(lines)] == [
+        ("1–5", (0, 1, 2, 6)),
+        ("6–10", (3,)),
+        ("41–60", (4,)),
+        ("> 60", (5,)),
+    ]

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from nmt.batching.batch import Packing
 from nmt.config import ModelSettings
 from nmt.config.section import SettingError
 from nmt.model.attention import CrossAttention, distances_between
-from nmt.model.packing import Packing
 from nmt.model.scores import Additive, Bilinear, Dot, Score
 from nmt.model.transformer import Transformer
 

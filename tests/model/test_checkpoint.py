@@ -292,7 +292,7 @@ def test_full_disk_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write = {"weights": "model.checkpoint.save_file", "tokenizer": "text.tokenizer.Tokenizers.save"}
-    monkeypatch.setattr(f"nmt.{write.get(when, 'system.digests.digest_of')}", no_space)
+    monkeypatch.setattr(f"nmt.{write.get(when, 'system.files.digest_of')}", no_space)
     with pytest.raises(DataError, match=f"{tmp_path}/model: cannot write it: No space left on device; free some space"):
         save_model(tmp_path / "model", loaded)
     monkeypatch.undo()

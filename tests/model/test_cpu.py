@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.batching.batch import Packing
 from nmt.config import ModelSettings
 from nmt.model import cpu, native
 from nmt.model.attention import SelfAttention
 from nmt.model.cpu import Dropout, Kernels, Linear, Precision, packed_attention, packed_product, padded_rows
-from nmt.model.packing import Packing
 from nmt.model.transformer import Transformer
 
 AVAILABLE = Kernels.available()

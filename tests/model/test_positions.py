@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nmt.batching.batch import Packing
 from nmt.config import ModelSettings
 from nmt.model.attention import SelfAttention
-from nmt.model.packing import Packing
 from nmt.model.positions import rotary_angles, rotate, rotate_pairs
 from tests.model import reference_transformer
 

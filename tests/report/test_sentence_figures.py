@@ -8,13 +8,19 @@ import torch
 from matplotlib.colors import to_hex
 
 from nmt.config import DecodeSettings
-from nmt.config.decode_section import Sampling
+from nmt.config.model_sections import Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
-from nmt.model.attention_weights import AttentionWeights
-from nmt.report.beam_tree import BeamTree, Node
+from nmt.model.transformer import AttentionWeights
 from nmt.report.drawing import COLOURS
-from nmt.report.sentence_figures import attention_drawings, chosen_sentence, search_drawing, sentence_drawings
+from nmt.report.sentence_figures import (
+    BeamTree,
+    Node,
+    attention_drawings,
+    chosen_sentence,
+    search_drawing,
+    sentence_drawings,
+)
 from nmt.translation.translator import Translator
 from tests.builders import save_model, tiny_loaded_model
 

@@ -28,7 +28,7 @@ def test_worker_processes_in_a_process_of_one_thread(warm_python: str, repositor
 
 def test_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other threads, such as those of torch's matrix products, would be missing in the copies, which would wait."""
-    monkeypatch.setattr("nmt.system.workers._thread_count", lambda: 1000)
+    monkeypatch.setattr("nmt.system.workers.threading.active_count", lambda: 1000)
     monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
     runner = BatchRunner([tiny_model(1)], processes=2)
     assert runner.run(lambda models, batch: 2 * batch, range(5)) == [0, 2, 4, 6, 8]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import Stop, TrainSettings
-from nmt.config.schedules import Schedule
+from nmt.config.model_sections import Schedule
 from nmt.training.optimizer import learning_rate
 
 STEPS = 1000

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nmt.text.protection import compare
-from nmt.translation.documents import translating
+from nmt.translation import translator
 from nmt.translation.translator import TranslateOptions, Translation, Translator
 from tests.builders import run_command, save_model, tiny_loaded_model
 
@@ -89,7 +89,7 @@ def test_texts_that_differ_are_named_by_their_places(model: Path, tmp_path: Path
 def test_many_texts_are_translated_in_order(
     model: Path, tmp_path: Path, capitals: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translating, "LINE_BATCH_SIZE", 7)
+    monkeypatch.setattr(translator, "LINE_BATCH_SIZE", 7)
     source = tmp_path / "a.srt"
     source.write_text("\n\n".join(f"0:0:{n} --> 0:0:{n}\nword {n}" for n in range(60)))
     done = run_command("translate", "-m", model, "-i", source, "-q")

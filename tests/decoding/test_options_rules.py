@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import search
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.rules import BeginWith, EndAt, Forbidden, NoRepeatedNgram, rules_for
+from nmt.decoding.options import BeginWith, EndAt, Forbidden, NoRepeatedNgram, SearchOptions, rules_for
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
 from tests.builders import padded, tiny_model

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html import unescape
 
 from nmt.evaluation.metrics import measure
-from nmt.report.comparison_section import comparison_section
+from nmt.report.quality_section import comparison_section
 from nmt.report.translations import System, Text
 from nmt.text.languages import target_language
 

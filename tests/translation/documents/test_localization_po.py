@@ -10,8 +10,8 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content
-from nmt.translation.documents.formats import DocumentOptions
-from nmt.translation.documents.po import read_po
+from nmt.translation.documents.localization import read_po
+from nmt.translation.documents.translating import DocumentOptions
 from tests.translation.documents.writing import texts, translated
 
 HEADER = """# Translators

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.attention_weights import attention_weights, decode_with_attention
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import Transformer, attention_weights, decode_with_attention
 from tests.builders import padded, tiny_model
 from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nmt.batching.batch_stream import EpochPlan, padding_share
-from nmt.report.corpus_figures import batch_plans, visible_source, visible_target
+from nmt.report.concept_figures import batch_plans, visible_source, visible_target
 from nmt.text.prepared import PreparedSplit
 from tests.builders import batch_of, split_of_sizes
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from nmt.report.concept_figures import positions, schedules, smoothed_loss
 from nmt.report.drawing import Drawing
-from nmt.report.formula_figures import positions, schedules, smoothed_loss
 from tests.model.reference_transformer import sinusoid
 
 

@@ -7,8 +7,8 @@ from lxml import etree
 
 from nmt.errors import DataError
 from nmt.translation.documents.document import Content, Document
-from nmt.translation.documents.formats import DocumentOptions
-from nmt.translation.documents.xliff import read_xliff
+from nmt.translation.documents.localization import read_xliff
+from nmt.translation.documents.translating import DocumentOptions
 from tests.translation.documents.writing import texts, translated
 
 OLD = """<?xml version="1.0" encoding="utf-8"?>

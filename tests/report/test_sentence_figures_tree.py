@@ -10,7 +10,7 @@ from torch import Tensor
 from nmt.config import MaxLength
 from nmt.decoding.engine import search
 from nmt.decoding.options import SearchOptions
-from nmt.report.beam_tree import search_tree
+from nmt.report.sentence_figures import search_tree
 from nmt.text.tokenizer import EOS
 from tests.builders import log_probs_without_cache, tiny_model
 

@@ -17,8 +17,7 @@ from nmt.system.console import Console
 from nmt.text.normalize import normalize
 from nmt.text.segment import words
 from nmt.text.tokenizer import EOS
-from nmt.translation.forced_scoring import score_batch, score_given
-from nmt.translation.pipeline import LineInput, process_lines
+from nmt.translation.pipeline import LineInput, process_lines, score_batch, score_given
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, log_probs_without_cache

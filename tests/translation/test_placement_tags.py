@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.translation.tags import original, part_of, with_tags, without_tags
+from nmt.translation.placement import original, part_of, with_tags, without_tags
 
 PARTS = st.lists(
     st.sampled_from(["<b>", "</b>", "<i>", "</i>", "<br/>", "{\\an8}", "cat", "moon.", " ", "a<b", '"']), max_size=9

@@ -1,0 +1,277 @@
+"""The sections on the model, its training with the learning rate, the search for translations, and the machine."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from nmt.config.section import File, PositiveInt, Probability, Section, SettingError
+
+Layers = Annotated[int, Field(ge=1, le=1000)]  # deep models of the literature have up to 1,000 (Wang et al. 2022)
+
+MAX_DISTANCE = 16  # longest distance with vectors of its own in relative positions; quality is the same from 4 to 256
+
+
+class ModelSettings(Section):
+    """The Transformer: its size and its variants."""
+
+    encoder_layers: Layers = 6
+    """Depth of the encoder."""
+    decoder_layers: Layers = 6
+    """Depth of the decoder."""
+    dim: PositiveInt = 512
+    """Width D of the model."""
+    feed_forward: PositiveInt = 2048
+    """Inner width of the feed-forward layers."""
+    heads: PositiveInt = 8
+    """Attention heads; must divide dim."""
+    dropout: Probability = 0.1
+    """Dropout on embeddings and on each sublayer's output."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward layers."""
+    positions: Literal["sinusoidal", "relative", "rotary"] = "sinusoidal"
+    """Encoding of the order of tokens: sinusoids added to the embeddings, or in self-attention, learned vectors for the
+    distances up to 16 (Shaw et al. 2018) or rotation (Su et al. 2021)."""
+    attention_score: Literal["scaled_dot", "dot", "bilinear", "additive"] = "scaled_dot"
+    """Score of a query and a key: q · k / √d (Vaswani et al. 2017), q · k or q W k (Luong et al. 2015), or
+    v · tanh(q + k) (Bahdanau et al. 2015). All but the first are for study: slow, and not for `nmt export`."""
+    tied_embeddings: Literal["all", "target", "none"] = "all"
+    """Share one matrix among source, target and output; between target and output; or not at all."""
+
+    @staticmethod
+    def padded_vocabulary(vocabulary: int) -> int:
+        """Return the number of rows in the matrices of a vocabulary: a multiple of 64."""
+        return vocabulary + -vocabulary % 64
+
+    @property
+    def layer_weights(self) -> tuple[int, int]:
+        """Return the number of weights of all encoder layers, and of all decoder layers."""
+        dim, gates = self.dim, 2 if self.activation == "swiglu" else 1
+        attention = 4 * dim * dim + 4 * dim
+        attention += {"bilinear": dim * dim // self.heads, "additive": dim}.get(self.attention_score, 0)
+        feed_forward = (gates + 1) * self.feed_forward * dim + gates * self.feed_forward + dim
+        norm = 2 * dim
+        encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
+        if self.positions == "relative":  # keys and values of the distances -k … k, or -k … 0
+            encoder += 2 * (2 * MAX_DISTANCE + 1) * (dim // self.heads)
+            decoder += 2 * (MAX_DISTANCE + 1) * (dim // self.heads)
+        return self.encoder_layers * encoder, self.decoder_layers * decoder
+
+    def weight_count(self, source_vocabulary: int, target_vocabulary: int) -> int:
+        """Return the number of weights of a model, tied ones counted once."""
+        source, target = map(self.padded_vocabulary, (source_vocabulary, target_vocabulary))
+        rows = {"all": target, "target": source + target, "none": source + 2 * target}[self.tied_embeddings]
+        return sum(self.layer_weights) + rows * self.dim + (4 * self.dim if self.norm == "pre" else 0)
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> Self:
+        dim, heads, positions, score = self.dim, self.heads, self.positions, self.attention_score
+        if dim % heads or dim % 2:
+            raise SettingError("dim", f"must be even and a multiple of heads, found dim {dim} and heads {heads}")
+        if positions == "rotary" and dim // heads % 2:
+            problem = f"rotary rotates pairs of numbers, so dim / heads must be even, found {dim} / {heads}"
+            raise SettingError("positions", problem)
+        if score != "scaled_dot" and positions in ("relative", "rotary"):
+            problem = f"{positions} positions are defined for scaled_dot only, found {score}"
+            raise SettingError("attention_score", problem)
+        return self
+
+
+Rate = Annotated[float, Field(gt=0, le=1e30)]
+"""A learning rate; the bound is that of single precision. Training ends with an error if one is too high."""
+
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "noam": {"factor": 2.0, "warmup": 4000},
+    "inverse_sqrt": {"rate": 7e-4, "warmup": 4000},
+    "constant": {"rate": 1e-4, "warmup": 0},
+    "linear": {"rate": 1e-3, "warmup": 1000, "floor": 0.0},
+    "cosine": {"rate": 1e-3, "warmup": 1000, "floor": 0.0},
+    "wsd": {"rate": 1e-3, "warmup": 1000, "floor": 0.0, "decay": 0.2},
+}
+"""The keys of each schedule."""
+
+
+class Schedule(Section):
+    """The learning rate as a function of the step.
+
+    noam: factor · dim^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017). The others rise linearly to
+    `rate` in `warmup` steps. Then inverse_sqrt is rate · sqrt(warmup / step), constant stays; and until the last step,
+    linear falls linearly, cosine as half a cosine (Loshchilov & Hutter 2017), and wsd is constant, then falls linearly
+    (Hu et al. 2024).
+    """
+
+    name: Literal["noam", "inverse_sqrt", "constant", "linear", "cosine", "wsd"] = "noam"
+    """The schedule."""
+    rate: Rate = 1e-3
+    """The highest learning rate, not of noam. By default 7e-4 for inverse_sqrt and 1e-4 for constant."""
+    factor: Rate = 2.0
+    """Factor on the whole curve of noam; the highest rate is factor · (dim · warmup)^-0.5."""
+    warmup: Annotated[int, Field(ge=0, lt=2**31)] = 4000
+    """Steps until the rate is highest. By default 0 for constant, 1,000 for linear, cosine and wsd."""
+    floor: Probability = 0.0
+    """Rate at the last step, as a fraction of the highest; for linear, cosine and wsd."""
+    decay: float = Field(default=0.2, gt=0, le=1)
+    """Length of the decay of wsd, as a fraction of all steps."""
+
+    @property
+    def falls(self) -> bool:
+        """Whether it ends at train.stop.steps."""
+        return self.name in ("linear", "cosine", "wsd")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_defaults(cls, data: Any) -> Any:
+        """Add the defaults of the schedule. Raises SettingError for a key of other ones."""
+        given = {} if data is None else data
+        name = given.get("name", "noam") if isinstance(given, dict) else None
+        if not isinstance(name, str) or name not in _DEFAULTS:
+            return data
+        for key in given.keys() & cls.model_fields.keys() - {"name", *_DEFAULTS[name]}:
+            raise SettingError(key, f"the schedule {name} has no such key; it has {' and '.join(_DEFAULTS[name])}")
+        return {**_DEFAULTS[name], **given}
+
+    @model_serializer(mode="wrap")
+    def _own_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if key == "name" or key in _DEFAULTS[self.name]}
+
+
+DEFAULT_PATIENCE = 10
+"""Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
+falling schedule."""
+
+
+class Stop(Section):
+    """The limits of training; the first one that is reached ends it."""
+
+    steps: PositiveInt | None = 100_000
+    """Number of updates."""
+    epochs: Annotated[PositiveInt | None, Field(examples=[30])] = None
+    """Number of passes over the training text."""
+    hours: Annotated[float | None, Field(gt=0, le=1e6, examples=[1.5])] = None
+    """Wall-clock time of training, summed over interruptions."""
+    patience: Annotated[PositiveInt | None, Field(examples=[8])] = None
+    """Successive validations without a better `best_metric`. Without the section `stop` it is 10, if there is a
+    validation text and the schedule does not fall until a last step."""
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Self:
+        if self.steps is self.epochs is self.hours is self.patience is None:
+            raise ValueError("training would never end; give steps, epochs, hours or patience")
+        return self
+
+
+class TrainSettings(Section):
+    """Training of a model from a prepared corpus."""
+
+    batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] | Literal["auto"] = 4096  # more fit on no device
+    """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
+    tries on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
+    is 4,096 for each. It stays constant."""
+    length_groups: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Length groups in a batch. Sentences in a group have similar lengths, so little is padded; several groups mix
+    lengths in each update, which speeds up convergence (measured in benchmarks/RESULTS.md)."""
+    accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Number of batches whose gradients are summed for one update."""
+    schedule: Schedule = Schedule()
+    """The learning rate as a function of the step."""
+    label_smoothing: Probability = 0.1
+    """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
+    clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
+    """Largest norm of the gradient of all parameters together; null for no clipping."""
+    init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
+    """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
+    weights."""
+    freeze: Annotated[tuple[str, ...], Field(strict=False, examples=[["encoder.*"]])] = ()
+    """Names of weights that are not trained; `*` matches any text. `encoder.*` is the whole encoder, `encoder.0.*` its
+    first layer."""
+    stop: Stop = Stop()
+    """The limits of training."""
+    log_every: PositiveInt = 50
+    """Steps between two lines of the log."""
+    validate_every: PositiveInt = 1000
+    """Steps between two validations; each writes a checkpoint."""
+    best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    """Metric on the validation text that selects the best checkpoint."""
+    keep_best: PositiveInt = 3
+    """Number of best checkpoints that stay on disk, besides the newest."""
+    tensorboard: bool = False
+    """Also write the log for TensorBoard, into the folder `tensorboard` of the run."""
+
+    @property
+    def budget(self) -> int:
+        """Return batch_tokens, which is a number once a run has begun."""
+        assert self.batch_tokens != "auto"
+        return self.batch_tokens
+
+    @property
+    def group_budget(self) -> int:
+        """Return the largest number of padded target tokens in a length group."""
+        return max(1, self.budget // self.length_groups)
+
+
+class MaxLength(Section):
+    """The longest translation: factor × source tokens + extra, in tokens, with the end symbol on both sides."""
+
+    factor: float = Field(default=2.0, ge=0, le=100)
+    """Target tokens per source token."""
+    extra: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Target tokens in addition."""
+
+
+class Sampling(Section):
+    """Random translations drawn from the model's distribution. A sentence has the same ones in any text."""
+
+    temperature: Annotated[float, Field(ge=0.01, le=100)] = 1.0
+    """Divisor of the logits: below 1 the distribution is sharper, above 1 flatter."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Draw from the fewest tokens whose total probability is at least this (Holtzman et al. 2020)."""
+
+
+class DecodeSettings(Section):
+    """The search for translations, by `nmt translate` and of the test text; validations search greedily.
+
+    `nmt translate --set decode.key=value` changes it for one command.
+    """
+
+    beam: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Number of hypotheses kept for each sentence; 1 is greedy search."""
+    length_penalty: float = Field(default=1.0, ge=0, le=10)
+    """Exponent α of the length normalization: log-probabilities are divided by ((5+L)/6)^α (Wu et al. 2016); 0 favours
+    short translations."""
+    exact: bool = False
+    """Search until no other hypothesis of the beam can become the best; `false` also drops those that hardly ever do,
+    which takes less time for the same quality."""
+    max_length: Annotated[MaxLength | None, Field(examples=[{"factor": 1.5, "extra": 10}])] = None
+    """The longest translation; null uses the limit that `nmt prepare` measures on the training text."""
+    no_repeat_ngram: Annotated[PositiveInt | None, Field(examples=[3])] = None
+    """Exclude translations in which a sequence of this many tokens occurs twice; null allows them."""
+    sampling: Annotated[Sampling | None, Field(examples=[{"temperature": 0.7}])] = None
+    """Draw random translations instead of searching for the best; `{}` draws from the unchanged distribution."""
+    protect: bool = True
+    """Copy URLs, e-mail addresses, placeholders and tags unchanged: where one is missing, the line is translated
+    without them, and each is placed by the word alignment."""
+    typography: bool = True
+    """Correct Chinese punctuation to full width."""
+    batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
+    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few
+    hundred hypotheses, and 131,072 on a GPU."""
+
+
+class RuntimeSettings(Section):
+    """The machine."""
+
+    device: Literal["auto", "cuda", "mps", "cpu"] = "auto"
+    """Device to compute on; auto takes the first of cuda, mps and cpu that is present."""
+    precision: Literal["auto", "fp32", "bf16", "int8"] = "auto"
+    """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for models of width 128 or
+    more on CPUs with instructions for it (the training of a run keeps its choice); else fp32. int8 is for translation
+    on CPUs only."""
+    deterministic: bool = False
+    """On GPUs, use only algorithms whose results do not vary, so that a run resumed on the same type of GPU equals an
+    uninterrupted one bit for bit; slower. On CPUs this always holds."""
+    threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
+    """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
+    compile: bool = False
+    """Compile the layers for training with torch.compile, for GPUs; it takes minutes at the start.
+    Results are equal up to rounding; a resumed run may differ in the last bits."""
