@@ -63,6 +63,26 @@ PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 SHORT_OUTPUT = ["decode.max_length={factor: 0.2, extra: 10}"]  # a random model rarely predicts the end
 SOURCE_WORDS = ["ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru"]
 TARGET_WORDS = ["sab", "tec", "vid", "zof", "jug", "hal", "kem", "win", "xop", "yur"]
+TEXTS = {
+    "en": "The men were in the house, and it was not far from here. What do you think about that? They have to go.",
+    "it": "Gli uomini erano nella casa e non era lontano da qui. Perché no? Non so che cosa ha detto a Maria.",
+    "fr": "Les hommes étaient dans la maison et ce n'est pas loin. Je ne sais pas ce que vous pensez de cela.",
+    "de": "Die Männer waren in dem Haus, und es ist nicht weit von hier. Ich weiß nicht, was du über sie denkst.",
+    "pt": "Os homens estavam em uma casa e não é longe daqui. Eu não sei o que você pensa do que ele disse para mim.",
+    "pl": "Nie wiem, co on ci wczoraj powiedział, ale nie było to tak ważne dla mnie, jak myślisz. Zażółć gęślą jaźń.",
+    "vi": "Tôi không biết hôm qua anh ấy đã nói gì với bạn, nhưng đối với tôi điều đó không quan trọng lắm.",
+    "ru": "Я не знаю, что он сказал тебе вчера, но это было не так важно для меня, как ты думаешь. Он был из города.",
+    "uk": "Я не знаю, що він сказав тобі вчора, але це було не так важливо для мене, як ти думаєш. Він був із міста.",
+    "zh": "我不知道他昨天对你说了什么，但是这对我来说并不像你想的那么重要。",
+    "ja": "彼が昨日あなたに何を言ったのか私は知りませんが、それはあまり重要ではありません。",
+    "ko": "그가 어제 너에게 무슨 말을 했는지 모르지만 나에게는 그렇게 중요하지 않다.",
+    "el": "Δεν ξέρω τι σου είπε χθες, αλλά δεν ήταν τόσο σημαντικό για μένα.",
+    "he": "אני לא יודע מה הוא אמר לך אתמול, אבל זה לא היה כל כך חשוב בשבילי כמו שאתה חושב.",
+    "hi": "मुझे नहीं पता कि उसने कल तुमसे क्या कहा, लेकिन यह मेरे लिए उतना महत्वपूर्ण नहीं था।",
+    "ar": "لا أعرف ما قاله لك أمس، لكن هذا لم يكن مهما إلى هذا الحد في رأيي.",
+}
+"""Sentences of many languages and scripts, by their codes; all but the English ones have letters beyond ASCII."""
+DEMO = Path(__file__).parents[1] / "data" / "demo" / "train.tsv"
 
 
 def run_command(*arguments: str | Path, stdin: str | None = None) -> Result:
@@ -79,6 +99,12 @@ def write_lines(path: Path, *lines: str) -> Path:
 def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
     """Write sentence pairs as a two-column TSV file and return its path."""
     return write_lines(path, *(f"{source}\t{target}" for source, target in rows))
+
+
+def demo_pairs(count: int, start: int = 0, target: int = 1) -> list[tuple[str, str]]:
+    """Return different pairs of the demonstration text from a line on: English with Italian, or with Chinese (2)."""
+    rows = [line.split("\t") for line in DEMO.read_text(encoding="utf-8").splitlines()[start : start + count]]
+    return [(row[0], row[target]) for row in rows]
 
 
 def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:

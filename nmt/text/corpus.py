@@ -13,12 +13,12 @@ from nmt.text.readers.opening import COMPRESSED, split_member, text_members
 from nmt.text.readers.tables import read_records, read_table, read_two_files
 from nmt.text.readers.tmx import declared_languages, read_tmx
 
+# Formats by the endings of file names; all others are tsv.
 _FORMATS = {".csv": "csv", ".tmx": "tmx", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-"""Formats by the endings of file names; all others are tsv."""
 _NOT_READ = (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".po", ".pot")
 _FIRST_LINES = 100  # of a table, which show its columns
+# Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages.
 _NUMBERS = ("id", "no")
-"""Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages."""
 
 
 def text_files(corpus: CorpusFile) -> dict[str, Path]:

@@ -38,9 +38,10 @@ KANA = (
 )
 HANGUL = "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7a3\ud7b0-\ud7ff\uffa0-\uffdc"
 UNSPACED = HAN + KANA  # letters of Chinese and Japanese, which are written without spaces between words
+# Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs.
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
-"""Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs."""
 
+# The letters of each script, and the languages that are written in it alone; others (sr, kk, uz) are not listed.
 _SCRIPTS = {
     "Latin": (
         "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
@@ -75,13 +76,12 @@ _SCRIPTS = {
     "Thai": ("\u0e00-\u0e7f", "th"),
     "Tibetan": ("\u0f00-\u0fff", "bo dz"),
 }
-"""The letters of each script, and the languages that are written in it alone; others (sr, kk, uz) are not listed."""
 SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
+# The language of each script that only one language of this table has.
 SOLE_LANGUAGES = {script: languages for script, (_, languages) in _SCRIPTS.items() if " " not in languages}
-"""The language of each script that only one language of this table has."""
 _SCRIPT_OF = {language: script for script, (_, languages) in _SCRIPTS.items() for language in languages.split()}
+# Languages without a script in this table that are scored as all others.
 _SEVERAL_SCRIPTS = "az bs ha ig jv kk ku mg ny sd sn sr su tg tk tt ug uz"
-"""Languages without a script in this table that are scored as all others."""
 _THREE_LETTERS = (
     "ara:ar ces:cs chi:zh dan:da deu:de ell:el eng:en fas:fa fin:fi fra:fr heb:he hin:hi hun:hu ind:id ita:it jpn:ja "
     "kor:ko nld:nl pol:pl por:pt ron:ro rus:ru spa:es swe:sv tha:th tur:tr ukr:uk vie:vi zho:zh"
@@ -89,10 +89,10 @@ _THREE_LETTERS = (
 _LANGUAGES = {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
 _ALIASES = {"jp": "ja"} | {code[:3]: code[4:] for code in _THREE_LETTERS.split()}
 
+# Name and BLEU tokenizer of the languages that `detect_language` finds.
 _EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
-"""Name and BLEU tokenizer of the languages that `detect_language` finds."""
+# A text with more than this share of its letters in a script is written in it; the rest may be foreign names.
 _SHARE = 0.2
-"""A text with more than this share of its letters in a script is written in it; the rest may be foreign names."""
 _LINES_READ = 2000
 
 
@@ -116,11 +116,11 @@ def script_of(code: str) -> str | None:
 class TargetLanguage:
     """The language that is scored."""
 
+    # `zh`, `ja`, `ko`, or another primary code; empty if none was given and the text is in none of these.
     code: str
-    """`zh`, `ja`, `ko`, or another primary code; empty if none was given and the text is in none of these."""
     found: Literal["given", "detected"] = "given"
+    # The code with script and region as it was given, such as `zh-Hant`.
     stated: str = ""
-    """The code with script and region as it was given, such as `zh-Hant`."""
 
     @property
     def tokenizer(self) -> str:
@@ -179,19 +179,19 @@ def detect_language(lines: Iterable[str]) -> TargetLanguage:
     return TargetLanguage(code if total > _SHARE else "", "detected")
 
 
+# Lines that are identified together: of 3,990 such blocks of 18 corpora, many of program texts, 3 English and no
+# Italian ones were taken for another language.
 _BLOCK = 20
-"""Lines that are identified together: of 3,990 such blocks of 18 corpora, many of program texts, 3 English and no
-Italian ones were taken for another language."""
+# Lines of text from which there is a conclusion: fewer may be names or commands.
 _LEAST_LINES = 100
-"""Lines of text from which there is a conclusion: fewer may be names or commands."""
 _CONFIDENCE, _CERTAIN = 0.8, 0.8  # probability of a block, and share of the blocks with it
 _LEAST_LETTERS = 20  # of a line
 _OWN_SCRIPT, _LATIN_SCRIPT = 0.2, 0.5  # least share of letters; text in other scripts has many Latin names and terms
+# Languages that py3langid does not distinguish reliably.
 _RELATED = (
     {"no", "nn", "da"}, {"hr", "bs", "sr"}, {"id", "ms"}, {"fa", "tg"}, {"pt", "gl"}, {"en", "pcm"},
     {"zh", "yue", "wuu"},
 )  # fmt: skip
-"""Languages that py3langid does not distinguish reliably."""
 
 
 def identify(text: str) -> tuple[str, float]:
@@ -274,8 +274,8 @@ def _identifier() -> Any:
 
 Variant = Literal["Simplified", "Traditional"]
 
+# OpenCC's configurations by the script or region of a language code.
 _CONVERSIONS = {"hant": "s2t", "tw": "s2tw", "hk": "s2hk", "mo": "s2hk", "hans": "t2s", "cn": "t2s", "sg": "t2s"}
-"""OpenCC's configurations by the script or region of a language code."""
 
 
 def other_variant(text: str, variant: Variant) -> str:

@@ -20,8 +20,8 @@ from nmt.system.files import Marker
 from nmt.text.corpus import text_files
 from nmt.text.tokenizer import tokenizer_files
 
+# The file by which a folder is a prepared corpus.
 PREPARED = Marker("manifest.json", "nmt prepared corpus", 4)
-"""The file by which a folder is a prepared corpus."""
 
 
 class UnusableCorpusError(DataError):
@@ -63,14 +63,14 @@ class Manifest:
 
     settings: dict[str, Any]  # the part of the recipe that the result depends on, by sections and texts
     inputs: dict[str, tuple[int, int]]  # size and time of change, in ns, of each file, by its key in the recipe
+    # The SHA-256 of token ids, tokenizers and validation text.
     fingerprint: str
-    """The SHA-256 of token ids, tokenizers and validation text."""
+    # Number of pieces of the source and the target side.
     vocabulary: tuple[int, int]
-    """Number of pieces of the source and the target side."""
     train: SplitCounts
     valid: SplitCounts | None
+    # Limit on the length of translations, from the lengths in the training text.
     max_length: MaxLength
-    """Limit on the length of translations, from the lengths in the training text."""
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""

@@ -27,8 +27,8 @@ _UNSPACED_MARKS = UNSPACED_TEXT.removesuffix(UNSPACED)
 _SPACED = re.compile(f"(?<=[{UNSPACED_TEXT}]) (?=[{UNSPACED_TEXT}])")
 _JOINED = re.compile(f"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED_TEXT}])")
 _TOKENIZER_SPACE = re.compile(f"{_SPACED.pattern}|(?<=[{_UNSPACED_MARKS}]) | (?=[{_UNSPACED_MARKS}])")
+# Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them.
 _LEAST_SPACES_BETWEEN, _LEAST_SHARE = 2, 0.3
-"""Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

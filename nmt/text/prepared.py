@@ -57,8 +57,8 @@ class TokenStore(Sequence[Ids]):
 
     def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
         self._tokens = tokens
+        # The start of each sentence and the end of the last one: (N+1,), mapped from disk.
         self.offsets = offsets
-        """The start of each sentence and the end of the last one: (N+1,), mapped from disk."""
 
     @classmethod
     def open(cls, directory: Path, side: str) -> "TokenStore":
@@ -92,10 +92,10 @@ class CorpusPart:
     """The pairs of one corpus in a split, with settings of training."""
 
     pairs: int
+    # How often each pair occurs in an epoch.
     weight: float = 1.0
-    """How often each pair occurs in an epoch."""
+    # Ids before each source, such as that of a tag.
     prefix: tuple[int, ...] = ()
-    """Ids before each source, such as that of a tag."""
 
 
 @dataclass(frozen=True)

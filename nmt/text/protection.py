@@ -36,10 +36,10 @@ _PLACEHOLDER = (
     r"|(?<!\d)%L?[1-9](?![A-Za-z0-9_]|[.,]\d)|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
 )
 _ITEM = re.compile(f"{_URL}|{_EMAIL}|{_TAG}|{_PLACEHOLDER}")
+# A match in every protected item, but in few lines.
 _MARK = re.compile(r"[:@<{$%&]|www\.")
-"""A match in every protected item, but in few lines."""
+# The start of a plural or select argument of an ICU message.
 ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?")
-"""The start of a plural or select argument of an ICU message."""
 _COMPARED = re.compile(rf"\\[nrt]|(?<![\w&])&(?=[^\W_])(?!\w+;)|{ICU_ARGUMENT.pattern}")
 
 

@@ -37,13 +37,13 @@ from nmt.text.normalize import normalize
 
 PAD, UNK, BOS, EOS = range(4)
 
+# The file of a tokenizer for both sides, or those of each.
 TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
-"""The file of a tokenizer for both sides, or those of each."""
 _SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
+# Fraction of the characters in the text that are pieces; rarer ones are written in bytes.
 COVERAGE = 0.9999
-"""Fraction of the characters in the text that are pieces; rarer ones are written in bytes."""
+# More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same.
 _TRAINING_SENTENCES = 2_000_000
-"""More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same."""
 _LONGEST_LINE = 4192  # bytes; SentencePiece ignores longer lines
 _TRAINING_THREADS = 8  # fixed, because sums of floats, and with them the pieces, depend on the number of threads
 
@@ -237,12 +237,12 @@ def _explained(message: str, settings: TokenizerSettings) -> NMTError:
     return ConfigError(f"tokenizer: SentencePiece cannot be trained on this text: {message}")
 
 
+# More text changes the pieces little. SentencePiece needs about 22 bytes of RAM for each byte of text.
 SAMPLED_BYTES = 24_000_000
-"""More text changes the pieces little. SentencePiece needs about 22 bytes of RAM for each byte of text."""
 _PIECES_PER_ROOT = 1.8  # pieces of several characters, for the square root of the characters of the text
 _SYMBOLS = 4  # <pad>, <unk>, <s>, </s>
+# Larger vocabularies are a multiple of this, with which GPUs compute products of matrices several times as fast.
 _MULTIPLE = 64
-"""Larger vocabularies are a multiple of this, with which GPUs compute products of matrices several times as fast."""
 
 
 def train_tokenizers(recipe: Recipe, size: int, sample: Callable[[float], Iterator[Sequence[str]]]) -> Tokenizers:

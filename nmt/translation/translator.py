@@ -207,6 +207,7 @@ class Translator:
         segments_of = {one: self._split(*one, options) for one in dict.fromkeys(asked)}
         segments = list(chain.from_iterable(segments_of.values()))
         self._search(segments, options)
+        self._take_items_out(segments, options)
         self._place_phrases(segments, options)
         self._restore_tags(segments, options)
         if options.alignment:
@@ -256,14 +257,17 @@ class Translator:
         asked = [one for one in segments if not options.copies(one.text)]
         ids_of = [(one, ids, target.encode(one.prefix)) for one in asked if (ids := source.encode(one.text))]
         sentences, prefixes = [[*tags, *ids] for _, ids, _ in ids_of], [prefix for *_, prefix in ids_of]
-        found = self.engine.search(sentences, options.search, prefixes)
+        search = options.search
+        if options.glossary is not None and search.sampling is None:  # a term may fit another hypothesis better
+            search = search.model_copy(update={"n_best": search.beam})
+        found = self.engine.search(sentences, search, prefixes)
         for (one, _, prefix), hypotheses in zip(ids_of, found, strict=True):
             rests = [target.decode(each.tokens).removeprefix(target.decode(prefix)) for each in hypotheses]
             texts = [options.finished(one.text, one.prefix, rest) for rest in rests]
             one.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
-    def _place_phrases(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Put items and terms where they are missing; lines with other items are translated again without any."""
+    def _take_items_out(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
+        """Translate lines whose translations have other items again, without items."""
         again = [one for one in segments if one.text and options.items_differ(one.text, one.found[0].text)]
         for one in again:
             one.text, one.items = cut_items(one.text)
@@ -271,8 +275,13 @@ class Translator:
         for one in again:
             if not any(map(str.isalnum, one.text)):
                 one.found = [Alternative(f"{one.prefix} {one.bare}".strip(), 0.0)]
+
+    def _place_phrases(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
+        """Put items and terms where they are missing; a line without a term has all hypotheses to put it in."""
         lacking = []
         for one in segments:
+            if not options.missing_terms(one.text, one.found[0].text):
+                del one.found[options.search.n_best :]
             for rank, each in enumerate(one.found):
                 terms = options.missing_terms(one.text, each.text)
                 if terms or (one.items and options.items_differ(one.bare, each.text)):
@@ -286,11 +295,13 @@ class Translator:
             if options.differences(line, placed) < options.differences(line, text):
                 one.found[rank] = one.found[rank]._replace(text=placed)
         self._continue_after_terms(lacking, options)
+        for one in segments:
+            del one.found[options.search.n_best :]
 
     def _continue_after_terms(
         self, placed: Sequence[tuple[Segment, int, Sequence[Phrase]]], options: TranslateOptions
     ) -> None:
-        """Translate what follows the last term of a text anew, so that it agrees with the term."""
+        """Translate what follows the last term of a text anew, so that it agrees; sort the texts by log_prob."""
         begun = []
         for one, rank, phrases in placed:
             text, terms = one.found[rank].text, [each.text for each in phrases if each.start < each.end]
@@ -299,9 +310,11 @@ class Translator:
                 begun.append((one, rank, replace(one, prefix=text[:end])))
         self._search([other for *_, other in begun], options)
         for one, rank, other in begun:
-            line, text, before = one.bare, other.found[0].text, one.found[rank]
-            if options.differences(line, text) <= options.differences(line, before.text):
-                one.found[rank] = before._replace(text=text)
+            best, before = other.found[0], one.found[rank]
+            if options.differences(one.bare, best.text) <= options.differences(one.bare, before.text):
+                one.found[rank] = best
+        for one, *_ in begun:
+            one.found.sort(key=lambda each: (options.differences(one.bare, each.text), -each.log_prob))
 
     def _restore_tags(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Put the tags of segments back into their translations."""

@@ -4,11 +4,9 @@ import fcntl
 import gzip
 import json
 import os
-import random
 import shutil
 import threading
 from pathlib import Path
-from queue import Queue
 
 import numpy as np
 import pytest
@@ -20,87 +18,64 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.manifest import why_stale
 from nmt.text.prepared import PreparedCorpus
-from tests.builders import recipe_in, write_recipe
+from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
 
+Pairs = list[tuple[str, str]]
 QUIET = Console(quiet=True)
-REPOSITORY = Path(__file__).parents[2]
-
-
-def sentence(choose: random.Random) -> str:
-    syllables = ["ca", "ne", "gat", "to", "ve", "de", "the", "do", "mi", "stra", "lun", "per", "ché"]
-    words = ["".join(choose.choices(syllables, k=choose.randint(1, 3))) for _ in range(choose.randint(2, 8))]
-    return " ".join(words).capitalize()
-
-
-def pairs(count: int, seed: int = 1) -> list[tuple[str, str]]:
-    choose = random.Random(seed)
-    return [(sentence(choose), sentence(choose)) for _ in range(count)]
-
-
-def write_tsv(path: Path, rows: list[tuple[str, str]]) -> None:
-    path.write_bytes("".join(f"{source}\t{target}\n" for source, target in rows).encode())
+TRAIN, VALID, OTHER = demo_pairs(300), demo_pairs(20, 2000), demo_pairs(40, 3000)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_tsv(tmp_path / "train.tsv", pairs(300))
-    write_tsv(tmp_path / "valid.tsv", pairs(20, seed=2))
+    write_tsv(tmp_path / "train.tsv", TRAIN)
+    write_tsv(tmp_path / "valid.tsv", VALID)
     write_recipe(
         tmp_path, data={"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}}, tokenizer={"vocab_size": 340}
     )
     return tmp_path
 
 
-def test_corpus_contains_the_text(folder: Path) -> None:
+def test_corpus_contains_the_text_and_its_counts(folder: Path) -> None:
+    train = [*TRAIN, ("tre ☃ omini", "three ☃☃ men")]
+    write_tsv(folder / "train.tsv", train)
     corpus = prepare(recipe_in(folder), QUIET)
-    tokenizer = corpus.tokenizers.source
+    tokenizer, manifest = corpus.tokenizers.source, corpus.manifest
+    with_piece = {*"".join(tokenizer.pieces), " "}
     assert corpus.tokenizers.shared
-    assert corpus.valid is not None
-    for split, rows in ((corpus.train, pairs(300)), (corpus.valid, pairs(20, seed=2))):
-        assert [tokenizer.decode(ids) for ids in split.source] == [source for source, _ in rows]
-        assert [tokenizer.decode(ids) for ids in split.target] == [target for _, target in rows]
-        assert np.array_equal(split.weights(np.arange(len(rows))), np.ones(len(rows)))
-    assert corpus.valid_texts == [tuple(map(list, zip(*pairs(20, seed=2), strict=True)))]
-
-
-def test_counts_equal_those_of_the_text(folder: Path) -> None:
-    write_tsv(folder / "train.tsv", [*pairs(300), ("tre ☃ omini", "three ☃☃ men")])
-    corpus = prepare(recipe_in(folder), QUIET)
-    rows = [*pairs(300), ("tre ☃ omini", "three ☃☃ men")]
-    for side, counts in enumerate((corpus.manifest.train.source, corpus.manifest.train.target)):
-        assert counts.characters == sum(len(row[side]) for row in rows)
-        encoded = [corpus.tokenizers.source.encode(row[side]) for row in rows]
-        assert counts.tokens == sum(map(len, encoded))
-        with_piece = set("".join(corpus.tokenizers.source.pieces)) | {" "}
-        assert counts.spelled == sum(character not in with_piece for row in rows for character in row[side])
+    for split, counts, rows in ((corpus.train, manifest.train, train), (corpus.valid, manifest.valid, VALID)):
+        for side, lines in zip(("source", "target"), zip(*rows, strict=True), strict=True):
+            stored, found = [ids.tolist() for ids in getattr(split, side)], getattr(counts, side)
+            assert stored == list(map(tokenizer.encode, lines))
+            assert list(map(tokenizer.decode, stored)) == list(lines)
+            assert (found.tokens, found.characters) == (sum(map(len, stored)), sum(map(len, lines)))
+            assert found.spelled == sum(character not in with_piece for line in lines for character in line)
+    assert corpus.valid_texts == [tuple(map(list, zip(*VALID, strict=True)))]
 
 
 def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> None:
-    rows = pairs(40, seed=3)
-    (folder / "back.tsv.gz").write_bytes(gzip.compress("".join(f"x\t{t}\t{s}\n" for s, t in rows).encode()))
+    """Changed weights, and tags that are known, need no new preparation."""
+    (folder / "back.tsv.gz").write_bytes(gzip.compress("".join(f"x\t{t}\t{s}\n" for s, t in OTHER).encode()))
     (folder / "a.en").write_text("first sentence\nsecond sentence\n")
     (folder / "a.it").write_text("prima frase\nseconda frase\n")
     content = yaml.safe_load((folder / "recipe.yaml").read_text())
     back = {"file": "back.tsv.gz", "columns": [3, 2], "oversample": 0.5, "tag": "back"}
     content["data"]["train"] += [back, {"source": "a.en", "target": "a.it"}]
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    corpus = prepare(recipe_in(folder), QUIET)
-    tokenizer = corpus.tokenizers.source
-    assert corpus.train.weights(np.arange(342)).tolist() == [1.0] * 300 + [0.5] * 40 + [1.0] * 2
-    assert tokenizer.decode(corpus.train.source[300]) == rows[0][0]
-    assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
-    sources = corpus.train.gather(np.arange(342))[0].split()
-    assert sources[300] == [tokenizer.tag_id("back"), *corpus.train.source[300]]
-    assert [ids[0] == tokenizer.tag_id("back") for ids in sources] == [False] * 300 + [True] * 40 + [False] * 2
-
-
-def test_separate_vocabularies_are_trained(folder: Path) -> None:
-    chosen = recipe_in(folder, "tokenizer.shared=false", "model.tied_embeddings=target", "tokenizer.vocab_size=330")
-    corpus = prepare(chosen, QUIET)
-    assert not corpus.tokenizers.shared
-    assert corpus.tokenizers.source.pieces != corpus.tokenizers.target.pieces
-    assert corpus.tokenizers.target.decode(corpus.train.target[7]) == pairs(300)[7][1]
-    assert why_stale(chosen) is None
+    stamps = set()
+    for changes, weights, tagged in (
+        ((), (1.0, 0.5), (False, True)),
+        (("data.train.0.oversample=2.5", "data.train.0.tag=back", "data.train.1.tag=null"), (2.5, 0.5), (True, False)),
+    ):
+        corpus = prepare(recipe_in(folder, *changes), QUIET)
+        stamps.add(stamp(folder / "run" / "prepared"))
+        tokenizer = corpus.tokenizers.source
+        assert corpus.train.weights(np.arange(342)).tolist() == [weights[0]] * 300 + [weights[1]] * 40 + [1.0] * 2
+        assert tokenizer.decode(corpus.train.source[300]) == OTHER[0][0]
+        assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
+        sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_id("back")
+        prefixed = [tagged[0]] * 300 + [tagged[1]] * 40 + [False] * 2
+        assert sources == [[tag] * own + ids.tolist() for own, ids in zip(prefixed, corpus.train.source, strict=True)]
+    assert len(stamps) == 1
 
 
 def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: Path, tmp_path: Path) -> None:
@@ -114,25 +89,8 @@ def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: P
     os.utime(other / "train.tsv", (1, 1))
     assert "train.tsv has changed" in str(why_stale(recipe_in(other)))
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint == first.manifest.fingerprint  # runs can be resumed
-    write_tsv(other / "train.tsv", pairs(300, seed=9))
+    write_tsv(other / "train.tsv", demo_pairs(300, 4000))
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint != first.manifest.fingerprint
-
-
-def test_changed_weights_and_known_tags_need_no_new_preparation(folder: Path) -> None:
-    content = yaml.safe_load((folder / "recipe.yaml").read_text())
-    write_tsv(folder / "more.tsv", pairs(40, seed=3))
-    content["data"]["train"] += [{"file": "more.tsv", "tag": "back"}]
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
-    first = prepare(recipe_in(folder), QUIET)
-    before = stamp(folder / "run" / "prepared")
-    changed = ("data.train.0.oversample=2.5", "data.train.0.tag=back", "data.train.1.tag=null")
-    corpus = prepare(recipe_in(folder, *changed), QUIET)
-    assert stamp(folder / "run" / "prepared") == before
-    tag = corpus.tokenizers.source.tag_id("back")
-    chosen = np.array([299, 300])
-    assert first.train.gather(chosen)[0].split() == [list(corpus.train.source[299]), [tag, *corpus.train.source[300]]]
-    assert corpus.train.gather(chosen)[0].split() == [[tag, *corpus.train.source[299]], list(corpus.train.source[300])]
-    assert corpus.train.weights(chosen).tolist() == [2.5, 1.0]
 
 
 def stamp(directory: Path) -> int:
@@ -169,7 +127,7 @@ def test_why_stale_names_the_changed_settings_and_texts(
     assert why_stale(recipe_in(folder)) == "there is none yet"
     prepare(recipe_in(folder), QUIET)
     monkeypatch.chdir(folder)
-    write_tsv(folder / "other.tsv", pairs(300, seed=9))
+    write_tsv(folder / "other.tsv", demo_pairs(300, 4000))
     assert why_stale(recipe_in(folder)) is None
     assert reason in str(why_stale(recipe_in(folder, override)))
 
@@ -181,43 +139,28 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
     assert "source.tokens.npy: missing or damaged)\n" in capsys.readouterr().err  # no advice to do what is done
 
 
-def test_corpus_without_pairs_is_refused_with_the_counts(folder: Path) -> None:
-    write_tsv(folder / "train.tsv", [("", "x"), ("a", "a"), ("b", "b")])
-    with pytest.raises(DataError, match=r": 3 pairs read, none kept: empty \(.*\): 1; copy \(.*\): 2; see "):
-        prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "train.tsv", pairs(300))
-    with pytest.raises(DataError, match=r"none kept: too_long \(a side longer than max_tokens\): 300"):
-        prepare(recipe_in(folder, "data.filters.max_tokens=1"), QUIET)
-    write_tsv(folder / "valid.tsv", pairs(300))
-    with pytest.raises(DataError, match=r"leak \(.*\): \d+; data\.valid and data\.test contain these sentences"):
-        prepare(recipe_in(folder), QUIET)
-    (folder / "train.tsv").write_text("")
-    with pytest.raises(DataError, match=r"train\.tsv: no sentence pairs in it; expected one pair per line"):
-        prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "train.tsv", pairs(300))
-    (folder / "valid.tsv").write_text("")
-    with pytest.raises(DataError, match=r"valid\.tsv: no sentence pairs in it"):
-        prepare(recipe_in(folder), QUIET)
-    assert_no_corpus(folder)
-
-
-def assert_no_corpus(folder: Path) -> None:
-    assert [path.name for path in (folder / "run" / "prepared").iterdir()] == ["lock"]
+@pytest.mark.parametrize(
+    ("train", "valid", "override", "message"),
+    [
+        ([("", "x"), ("a", "a")], VALID, "", r": 2 pairs read, none kept: empty \(.*\): 1; copy \(.*\): 1; see "),
+        (TRAIN, VALID, "data.filters.max_tokens=1", r"none kept: too_long \(a side longer than max_tokens\): 300"),
+        (TRAIN, TRAIN, "", r"leak \(.*\): \d+; data\.valid and data\.test contain these sentences"),
+        ([], VALID, "", r"train\.tsv: no sentence pairs in it; expected one pair per line"),
+        (TRAIN, [], "", r"valid\.tsv: no sentence pairs in it"),
+        ([*TRAIN, ("no tab\nx", "y")], VALID, "", r"train\.tsv:301: found 1 column"),
+        (TRAIN, VALID, "data.valid.file=gone.tsv", r"^data\.valid\.file: .*gone\.tsv: no such file"),
+    ],
+)
+def test_unusable_text_is_refused_with_its_place_and_leaves_no_corpus(
+    folder: Path, train: Pairs, valid: Pairs, override: str, message: str
+) -> None:
+    write_tsv(folder / "train.tsv", train)
+    write_tsv(folder / "valid.tsv", valid)
+    with pytest.raises(DataError, match=message):
+        prepare(recipe_in(folder, *filter(None, [override])), QUIET)
+    assert {path.name for path in (folder / "run").rglob("*")} <= {"prepared", "lock"}
     with pytest.raises(DataError, match="no prepared corpus here; make it with nmt prepare"):
         PreparedCorpus.open(folder / "run" / "prepared")
-
-
-def test_errors_in_the_text_name_the_line_and_leave_no_corpus(folder: Path) -> None:
-    with (folder / "train.tsv").open("ab") as file:
-        file.write(b"caff\xe8\tx\n")
-    with pytest.raises(DataError, match=r"train\.tsv:301: not UTF-8"):
-        prepare(recipe_in(folder), QUIET)
-    write_tsv(folder / "train.tsv", pairs(300))
-    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most \d+"):
-        prepare(recipe_in(folder, "tokenizer.vocab_size=9999"), QUIET)
-    with pytest.raises(DataError, match=r"^data\.valid\.file: .*gone\.tsv: no such file"):
-        prepare(recipe_in(folder, f"data.valid.file={folder / 'gone.tsv'}"), QUIET)
-    assert_no_corpus(folder)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -231,39 +174,27 @@ def test_automatic_vocabulary_suits_a_text_that_is_too_small_for_a_fixed_one(fol
     assert 'was "auto", now 300' in str(why_stale(recipe_in(folder, *overrides, "tokenizer.vocab_size=300")))
 
 
-class RecordingConsole(Console):
-    """A console that passes its messages on."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.messages: Queue[str] = Queue()
-
-    def info(self, message: str) -> None:
-        self.messages.put(message)
-
-
-def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path) -> None:
-    (folder / "run" / "prepared").mkdir(parents=True)
-    lock, console = folder / "run" / "prepared" / "lock", RecordingConsole()
-    with lock.open("w") as held:
+def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = folder / "run" / "prepared"
+    directory.mkdir(parents=True)
+    with (directory / "lock").open("w") as held:
         held.write("process 1 on elsewhere")
         held.flush()
         fcntl.flock(held, fcntl.LOCK_EX)
-        waiting = threading.Thread(target=prepare, args=[recipe_in(folder), console])
+        waiting = threading.Thread(target=prepare, args=[recipe_in(folder), Console()])
         waiting.start()
-        while "waiting for process 1 on elsewhere" not in console.messages.get():
-            pass
-        assert waiting.is_alive()
-        assert [path.name for path in (folder / "run" / "prepared").iterdir()] == ["lock"]
+        while "waiting for process 1 on elsewhere" not in capsys.readouterr().err:
+            assert waiting.is_alive()
+        assert [path.name for path in directory.iterdir()] == ["lock"]
     waiting.join()
-    assert len(PreparedCorpus.open(folder / "run" / "prepared").train) == 300
+    assert len(PreparedCorpus.open(directory).train) == 300
 
 
 def test_changed_test_text_renews_the_corpus(folder: Path) -> None:
     """Its sentences are removed from the training text, as source or target, also if nothing else changed."""
-    train, test = pairs(300), folder / "test.tsv"
+    test = folder / "test.tsv"
     chosen = recipe_in(folder, f"data.test.file={test}")
-    for held_out, kept in ((pairs(10, seed=3), 300), (train[:4], 296), ([train[7][::-1]], 299)):
+    for held_out, kept in ((OTHER[:10], 300), (TRAIN[:4], 296), ([TRAIN[7][::-1]], 299)):
         write_tsv(test, held_out)
         assert why_stale(chosen) is not None
         assert prepare(chosen, QUIET).manifest.train.kept == kept
@@ -276,7 +207,7 @@ def test_changed_test_text_renews_the_corpus(folder: Path) -> None:
 def start(folder: Path, *overrides: str) -> Path:
     """Return a model directory without weights, whose tokenizer was trained on other text."""
     base = folder / "base"
-    write_tsv(folder / "base.tsv", pairs(300, seed=5))
+    write_tsv(folder / "base.tsv", demo_pairs(300, 5000))
     text = f"data.train=[{{file: {folder / 'base.tsv'}, tag: back}}]"
     corpus = prepare(recipe_in(folder, f"run={base}", text, *overrides), QUIET)
     corpus.tokenizers.save(base)
@@ -296,26 +227,35 @@ def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> No
     base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
     corpus = prepare(tuned(folder), QUIET)
     assert corpus.tokenizers.shared == (shared == "true")
-    for side in ("source", "target"):
-        file = base / ("tokenizer.model" if shared == "true" else f"tokenizer.{side}.model")
-        assert getattr(corpus.tokenizers, side).to_bytes() == file.read_bytes()
-    assert [corpus.tokenizers.source.decode(ids) for ids in corpus.train.source] == [s for s, _ in pairs(300)]
+    for side, lines in zip(("source", "target"), zip(*TRAIN, strict=True), strict=True):
+        file, tokenizer = base / f"tokenizer.{side}.model", getattr(corpus.tokenizers, side)
+        if shared == "true":
+            file = base / "tokenizer.model"
+        assert tokenizer.to_bytes() == file.read_bytes()
+        assert tuple(map(tokenizer.decode, getattr(corpus.train, side))) == lines
+    assert (corpus.tokenizers.source.pieces == corpus.tokenizers.target.pieces) == (shared == "true")
     assert why_stale(tuned(folder)) is None
 
 
-@pytest.mark.parametrize("force", [True, False])
-def test_section_tokenizer_beside_an_initial_model_is_refused(folder: Path, force: bool) -> None:
+def test_recipe_that_does_not_fit_the_initial_tokenizer_is_refused(folder: Path) -> None:
     start(folder)
-    prepare(tuned(folder), QUIET)
+    tagged = "data.train.0.tag={}".format
+    prepare(tuned(folder, tagged("back")), QUIET)
     with pytest.raises(ConfigError, match=r"tokenizer: it comes with train\.init_from .*; leave this section"):
-        prepare(tuned(folder, "tokenizer.vocab_size=4000"), QUIET, force)
-
-
-def test_tags_unknown_to_the_initial_tokenizer_are_refused(folder: Path) -> None:
-    start(folder)
-    tagged = "data.train=[{{file: {}, tag: {}}}]".format
-    prepare(tuned(folder, tagged(folder / "train.tsv", "back")), QUIET)
+        prepare(tuned(folder, "tokenizer.vocab_size=4000"), QUIET)
     with pytest.raises(
         ConfigError, match=r"train\.init_from \(.*base\): the tokenizer has no tag 'news'; .*; its tags are back"
     ):
-        prepare(tuned(folder, tagged(folder / "train.tsv", "news")), QUIET)
+        prepare(tuned(folder, tagged("news")), QUIET)
+
+
+def test_initial_tokenizer_without_the_characters_of_the_text_is_warned_about(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(folder)
+    prepare(tuned(folder), Console())
+    assert "has no piece" not in capsys.readouterr().err
+    write_tsv(folder / "train.tsv", [(source, "猫睡觉猫a") for source, _ in TRAIN])
+    prepare(tuned(folder, "languages.target=zh", "data.valid=null"), Console())
+    printed = capsys.readouterr().err
+    assert "warning: train.init_from: its tokenizer has no piece for 80.0% of the characters of the target" in printed

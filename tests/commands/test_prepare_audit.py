@@ -3,34 +3,18 @@
 import csv
 import random
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
+from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.preparing.audit import Audit, CorpusAudit
 from nmt.text.preparing.rules import RULES
-from tests.builders import recipe_in, run_command, write_recipe, write_tsv
+from tests.builders import demo_pairs, recipe_in, run_command, snapshot, write_recipe, write_tsv
 
 QUIET = Console(quiet=True)
-ENGLISH = ("The old man", "My sister", "The tall woman", "Our teacher", "Your friend", "The young doctor")
-ITALIAN = ("Il vecchio", "Mia sorella", "La donna alta", "Il nostro maestro", "Il tuo amico", "Il giovane medico")
-VERBS = (("reads", "legge"), ("buys", "compra"), ("sells", "vende"), ("finds", "trova"), ("wants", "vuole"))
-THINGS = (("a book", "un libro"), ("the red car", "la macchina rossa"), ("two apples", "due mele"))
-PLACES = (("in the garden", "in giardino"), ("at the market", "al mercato"), ("near the old station", "alla stazione"))
-TIMES = (("every morning", "ogni mattina"), ("on Monday", "di lunedì"), ("in the evening", "di sera"))
-
-
-def clean_pairs() -> list[tuple[str, str]]:
-    """Return 810 different pairs of English and Italian."""
-    people = zip(ENGLISH, ITALIAN, strict=True)
-    phrases = [
-        [" ".join(part[side] for part in parts) + "." for side in (0, 1)]
-        for parts in ([a, b, c, d, e] for a in people for b in VERBS for c in THINGS for d in PLACES for e in TIMES)
-    ]
-    return [(source, target) for source, target in phrases]
 
 
 def planted(rule: str, number: int, pair: tuple[str, str]) -> tuple[str, str]:
@@ -38,13 +22,13 @@ def planted(rule: str, number: int, pair: tuple[str, str]) -> tuple[str, str]:
     source, target = pair
     return {
         "empty": (source, " \u200b "),
-        "damaged": (source, target.replace("La", "L\ufffd").replace("Il", "I\ufffd").replace("M", "\ufffd") + "\ufffd"),
+        "damaged": (source, f"{target} Perch\ufffd?"),
         "copy": (f"Radio Roma {number}", f"radio roma {number}")
         if number % 2
         else (source, f"{source[:-1]}: {target}"),
         "symbols": (f"{number}: 100.000, 200.000, 300.000", f"{number}. 100.000; 200.000; 300.000"),
         "script": (source, f"今天第{number}次下雨，我们不去公园了"),
-        "length": (f"Yes, {ENGLISH[number]}.", " ".join([target] * 6)),
+        "length": (source, " ".join([target] * 6)),
         "leak": (f"{HELD_OUT[number][0].upper()}!", f"{HELD_OUT[number][1]} Sì."),
         "language": (source, f"Je ne comprends pas pourquoi il a {number} livres dans la maison."),
         "duplicate": pair,
@@ -52,8 +36,8 @@ def planted(rule: str, number: int, pair: tuple[str, str]) -> tuple[str, str]:
     }[rule]
 
 
-CLEAN = clean_pairs()
-HELD_OUT, TRAIN = CLEAN[:20], CLEAN[20:]
+HELD_OUT, TRAIN = demo_pairs(20), demo_pairs(790, 20)
+LONG = [pair for pair in TRAIN[:400] if len(pair[0]) > 40]
 PLANTED = dict.fromkeys(RULES, 0) | {
     "empty": 3, "damaged": 4, "copy": 5, "symbols": 2, "script": 6, "length": 3, "leak": 5, "language": 4,
     "duplicate": 6, "too_long": 2,
@@ -65,11 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a recipe and a training text with planted defects."""
     choose, folder = random.Random(1), tmp_path_factory.mktemp("audit")
     rows = list(TRAIN)
-    bad = [
-        planted(rule, number, TRAIN[100 + 10 * number])
-        for rule, count in PLANTED.items()
-        for number in range(count)
-    ]  # fmt: skip
+    bad = [planted(rule, number, LONG[number]) for rule, count in PLANTED.items() for number in range(count)]
     for pair in bad:
         rows.insert(choose.randint(400, len(rows)), pair)
     write_tsv(folder / "train.tsv", rows)
@@ -90,7 +70,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
     rejected = folder / "rejected.tsv"
-    corpus = prepare(recipe_in(folder), QUIET, force=True, rejected=rejected)
+    first = prepare(recipe_in(folder), QUIET)
+    corpus = prepare(recipe_in(folder), QUIET, rejected=rejected)  # though it is current
+    assert corpus.manifest.fingerprint == first.manifest.fingerprint
     assert corpus.manifest.train.kept == len(TRAIN)
     with rejected.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -111,61 +93,34 @@ def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
 
 
 def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(folder: Path, tmp_path: Path) -> None:
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    rejected, foreign = tmp_path / "rejected.tsv", tmp_path / ".rejected.tsv.partial"
-    foreign.write_text("of the user")
+    before, rejected = snapshot(folder), tmp_path / "rejected.tsv"
     audit = dry_run(recipe_in(folder), QUIET, rejected)
-    assert (sorted(tmp_path.iterdir()), foreign.read_text()) == ([foreign, rejected], "of the user")
     assert audit.corpora[0].removed == {rule: count for rule, count in PLANTED.items() if count and rule != "too_long"}
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-    assert len(rejected.read_text(encoding="utf-8").splitlines()) == sum(PLANTED.values()) - PLANTED["too_long"]
     assert audit.not_applied == {"too_long": "it counts tokens, and a dry run makes no tokenizer"}
-
-
-def test_a_current_corpus_is_prepared_again_for_its_rejected_pairs(folder: Path, tmp_path: Path) -> None:
-    before = prepare(recipe_in(folder), QUIET)
-    after = prepare(recipe_in(folder), QUIET, rejected=tmp_path / "rejected.tsv")
-    assert (tmp_path / "rejected.tsv").stat().st_size > 0
-    assert after.manifest.fingerprint == before.manifest.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--dry-run", "--rejected", "recipe.yaml"], "recipe.yaml: cannot write it: it is also read"),
-        (["--dry-run", "--rejected", "-"], "-: cannot write it: expected the name of a file"),
-    ],
-)
-def test_options_that_would_lose_something_are_refused(
-    folder: Path, options: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    before = sorted(path.name for path in folder.iterdir()), Path("recipe.yaml").read_bytes()
-    result = run_command("prepare", "-c", "recipe.yaml", *options)
-    assert result.exit_code == 2
-    assert problem in " ".join(result.stderr.split())
-    assert before == (sorted(path.name for path in folder.iterdir()), Path("recipe.yaml").read_bytes())
-
-
-def test_command_line_has_dry_run_and_rejected(folder: Path, tmp_path: Path) -> None:
-    rejected = tmp_path / "rejected.tsv"
+    found = rejected.read_bytes()
+    assert len(found.splitlines()) == sum(PLANTED.values()) - PLANTED["too_long"]
     result = run_command("prepare", "-c", folder / "recipe.yaml", "--dry-run", "--rejected", rejected)
-    assert result.exit_code == 0, result.output
     assert "script: not in the script of its language" in " ".join(result.output.split())
-    assert rejected.is_file()
-    example = (
-        r"\(rule copy\)\n(    .*\n)*    train\.tsv:\d+: Radio Roma (\d) \| radio roma \2 \(identical apart from case\)"
+    assert re.search(
+        r"\(rule copy\)\n(    .*\n)*    train\.tsv:\d+: Radio Roma (\d) \| radio roma \2 \(identical apart from case\)",
+        result.stderr,
     )
-    assert re.search(example, result.stderr)
+    assert (snapshot(folder), rejected.read_bytes()) == (before, found)
+
+
+def test_file_that_is_read_is_not_written(folder: Path) -> None:
+    before = snapshot(folder)
+    with pytest.raises(ConfigError, match=r"train\.tsv: cannot write it: it is also read"):
+        dry_run(recipe_in(folder), QUIET, folder / "train.tsv")
+    assert snapshot(folder) == before
 
 
 def test_length_of_few_pairs_is_not_judged(folder: Path, tmp_path: Path) -> None:
-    for name in ("recipe.yaml", "valid.tsv", "test.tsv"):
-        shutil.copy(folder / name, tmp_path)
-    write_tsv(tmp_path / "train.tsv", TRAIN[:50])
-    reasons = dry_run(recipe_in(tmp_path), QUIET).not_applied
+    write_tsv(tmp_path / "few.tsv", TRAIN[:50])
+    few = f"data.train.0.file={tmp_path / 'few.tsv'}"
+    reasons = dry_run(recipe_in(folder, few), QUIET).not_applied
     assert reasons.pop("length") == "there are too few pairs to learn the usual ratio"
-    assert reasons == dry_run(recipe_in(tmp_path, "data.filters.keep=[length]"), QUIET).not_applied
+    assert reasons == dry_run(recipe_in(folder, few, "data.filters.keep=[length]"), QUIET).not_applied
 
 
 @pytest.mark.parametrize("corpora", [2, 7])

@@ -10,17 +10,10 @@ from hypothesis import strategies as st
 
 from nmt.errors import DataError
 from nmt.text.glossary import Glossary, missing_terms
+from tests.builders import write_lines
 
-GLOSSARY = Glossary(
-    {
-        "cat": "gatto",
-        "cat food": "cibo per gatti",
-        "US": "Stati Uniti",
-        "C++": "C++",
-        "机器": "macchina",
-        "机器翻译": "MT",
-    }
-)
+TERMS = {"cat": "gatto", "cat food": "cibo per gatti", "US": "Stati Uniti", "C++": "C++"}
+GLOSSARY = Glossary({**TERMS, "机器": "macchina", "机器翻译": "MT"})
 
 
 def targets_of(glossary: Glossary, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[str]:
@@ -34,25 +27,19 @@ def targets_of(glossary: Glossary, line: str, outside: Sequence[tuple[int, int]]
         ("Cat! CAT? a  cat", ["gatto", "gatto", "gatto"]),
         ("cats concatenate", []),
         ("cat food for a cat", ["cibo per gatti", "gatto"]),
-        ("cat  food", ["cibo per gatti"]),
         ("The US lets us go.", ["Stati Uniti"]),
         ("the cat's tail", ["gatto"]),
         ("C++ and C", ["C++"]),
         ("我用机器翻译和机器", ["MT", "macchina"]),
-        ("", []),
     ],
 )
 def test_longest_terms_of_whole_words_are_found(line: str, targets: list[str]) -> None:
     assert targets_of(GLOSSARY, line) == targets
 
 
-def test_exact_case_has_priority() -> None:
+def test_exact_case_has_priority_and_protected_items_are_passed_over() -> None:
     glossary = Glossary({"may": "potere", "May": "maggio"})
-    assert targets_of(glossary, "May we come in May? We may.") == ["maggio", "maggio", "potere"]
-    assert targets_of(glossary, "MAY") == ["potere"]
-
-
-def test_terms_inside_protected_items_are_not_found() -> None:
+    assert targets_of(glossary, "May we come in May? We may. MAY") == ["maggio", "maggio", "potere", "potere"]
     assert targets_of(GLOSSARY, "cat <cat> cat", [(4, 9)]) == ["gatto", "gatto"]
 
 
@@ -78,7 +65,6 @@ def test_terms_equal_those_of_a_slow_search(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("targets", "text", "missing"),
     [
-        (["gatto"], "Il gatto.", []),
         (["gatto"], "Il gattone", ["gatto"]),
         (["gatto", "gatto"], "un gatto", ["gatto"]),
         (["l'altra"], "l'altra’", []),
@@ -102,17 +88,13 @@ def test_read_accepts_valid_files(tmp_path: Path) -> None:
         ("a\tb\nc\n", r"terms\.tsv:2: found 1 column, expected 2"),
         ("a\tb\tc\n", r"terms\.tsv:1: found 3 columns, expected 2"),
         ("\tb\n", r"terms\.tsv:1: found 2 columns, expected 2 that are not empty"),
-        ("a\t \n", r"terms\.tsv:1: found 2 columns, expected 2 that are not empty"),
-        ("a\tb\nx\ty\na\tc\n", r"terms\.tsv:3: 'a' is on line 1 already"),
         ("a b\tb\na  b\tb\n", r"terms\.tsv:2: 'a b' is on line 1 already"),
         ("\n\n", r"terms\.tsv: there are no terms"),
     ],
 )
 def test_read_reports_mistakes_with_their_lines(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "terms.tsv"
-    path.write_text(content)
     with pytest.raises(DataError, match=message):
-        Glossary.read(path)
+        Glossary.read(write_lines(tmp_path / "terms.tsv", content))
 
 
 def test_fingerprint_depends_on_the_terms_and_not_on_their_order() -> None:

@@ -55,19 +55,11 @@ def test_normalize_follows_the_category_of_each_character() -> None:
         ("l`altro, don´t, perch´è", "l'altro, don't, perch'è"),
         ("`ls` and ``ord`` of Pe` 5´", "`ls` and ``ord`` of Pe` 5´"),  # no letter on both sides
         ('“so” «so» ‘so’ "so"', '“so” «so» ‘so’ "so"'),
-        ("你好！（ＡＢ）", "你好！（ＡＢ）"),
-        ("", ""),
-        (" \t\u3000\u2028 ", ""),
-        ("one\x0btwo\x0cthree\x85four\u2028five", "one two three four five"),
-        ("e\u0301", "é"),
         ("e\u200b\u0301", "é"),
         ("你好，世界！（真的）", "你好，世界！（真的）"),
         ("می\u200cروم", "می\u200cروم"),
         ("👩\u200d👧", "👩\u200d👧"),
         ("\ud83d\ude00", "😀"),
-        ("half \ud83d", "half \ufffd"),
-        ("\ufeffso\xadft \u200e‘quotes’", "soft ‘quotes’"),
-        ("▁", "▁"),
     ],
 )
 def test_normalize_returns_the_expected_text(text: str, expected: str) -> None:
@@ -85,8 +77,6 @@ def test_normalize_returns_the_expected_text(text: str, expected: str) -> None:
         ("如果有错误，请重试。 你也可以取消。 详见说明。", "如果有错误，请重试。 你也可以取消。 详见说明。"),
         ("你好 世界", "你好 世界"),
         ("Tom 在 家", "Tom 在 家"),
-        ("no spaces of this kind here", "no spaces of this kind here"),
-        ("", ""),
     ],
 )
 def test_spaces_of_a_tokenizer_are_removed_from_chinese(text: str, expected: str) -> None:

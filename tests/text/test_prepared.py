@@ -1,41 +1,33 @@
 """The prepared corpus on disk: reading inverts writing; damaged files and other versions are refused by name."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.config import MaxLength
 from nmt.errors import DataError
-from nmt.text.manifest import SideCounts
+from nmt.text.manifest import PREPARED, Manifest, SideCounts, SplitCounts
 from nmt.text.prepared import CorpusPart, PreparedCorpus, PreparedSplit, Sentences, SideWriter
-from nmt.text.tokenizer import Tokenizer
 from tests.builders import token_store
 
 IDS = st.lists(st.integers(0, 65_535), max_size=8)
 
 
-class Vocabulary:
-    """A tokenizer of which only the size, and the ids of missing characters, matter."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def spelled(self) -> np.ndarray[Any, Any]:
-        return np.arange(self.size) % 2 == 1
-
-
 def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]]) -> list[SideCounts]:
-    """Write a split whose lines have as many characters as ids, with 65,536 and 65,537 pieces."""
+    """Write a split whose lines have as many characters as ids, with 65,536 and 65,537 pieces, the odd ones bytes."""
     directory.mkdir()
     counts = []
     for side, (name, size) in enumerate((("source", 65_536), ("target", 65_537))):
-        writer = SideWriter(directory, name, cast(Tokenizer, Vocabulary(size)))
+        tokenizer = MagicMock(spelled=lambda size=size: np.arange(size) % 2 == 1)
+        tokenizer.__len__.return_value = size
+        writer = SideWriter(directory, name, tokenizer)
         for batch in batches:
             ids = [pair[side] for pair in batch]
             writer.append(Sentences.of(ids), sum(map(len, ids)))
@@ -73,11 +65,6 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
         split.source[1]
 
 
-def test_missing_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no prepared corpus here; make it with nmt prepare"):
-        PreparedCorpus.open(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("name", ["source.tokens.npy", "target.offsets.npy"])
 @pytest.mark.parametrize("size", [None, 0, 60, -2])
 def test_damaged_files_are_named(tmp_path: Path, name: str, size: int | None) -> None:
@@ -93,16 +80,12 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, size: int | None) ->
 
 def test_files_of_different_corpora_are_refused(tmp_path: Path) -> None:
     write_split(tmp_path / "one", [[([1, 2], [3, 4])]])
-    write_split(tmp_path / "two", [[([1, 2], [3, 4]), ([1], [2])]])
-    for name in ("tokens", "offsets"):
-        other = (tmp_path / "two" / f"source.{name}.npy").read_bytes()
-        mine = (tmp_path / "one" / f"source.{name}.npy").read_bytes()
-        (tmp_path / "one" / f"source.{name}.npy").write_bytes(other)
-        with pytest.raises(DataError, match="tokens and offsets of the source do not belong together"):
-            PreparedSplit.open(tmp_path / "one", [1])
-        (tmp_path / "one" / f"source.{name}.npy").write_bytes(mine)
     with pytest.raises(DataError, match="holds 1 sources and 1 targets, but its manifest 2 pairs; prepare it again"):
         PreparedSplit.open(tmp_path / "one", [1, 1])
+    write_split(tmp_path / "two", [[([1, 2], [3, 4]), ([1], [2])]])
+    (tmp_path / "two" / "source.tokens.npy").replace(tmp_path / "one" / "source.tokens.npy")
+    with pytest.raises(DataError, match="tokens and offsets of the source do not belong together"):
+        PreparedSplit.open(tmp_path / "one", [1])
 
 
 def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
@@ -119,3 +102,39 @@ def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
     assert source_lengths.tolist() == [3, 2, 3, 3]
     assert target_lengths.tolist() == [2, 2, 2, 2]
     assert len(split) == 4
+
+
+COUNTS = SplitCounts(3, 2, (2,), SideCounts(5, 20, 0), SideCounts(6, 22, 1))
+LIMIT = MaxLength(factor=1.25, extra=12)
+MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": (1, 2)}, "ff", (8, 9), COUNTS, None, LIMIT)
+
+
+def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
+    for manifest in (MANIFEST, replace(MANIFEST, valid=COUNTS)):
+        manifest.write(tmp_path)
+        assert Manifest.read(tmp_path) == manifest
+        assert PREPARED.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 99}, "found format version 99, expected 4; prepare it again with nmt prepare --force"),
+        ({"train": {}}, "incomplete or damaged; prepare it again"),
+        ({"vocabulary": [8]}, "incomplete or damaged; prepare it again"),
+    ],
+)
+def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    MANIFEST.write(tmp_path)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=rf"manifest\.json: {message}"):
+        PreparedCorpus.open(tmp_path)
+
+
+def test_other_directories_are_not_prepared_corpora(tmp_path: Path) -> None:
+    for content in ("{", "[]", '{"name": "a web application"}'):
+        (tmp_path / "manifest.json").write_text(content)
+        assert not PREPARED.read(tmp_path)
+        with pytest.raises(DataError, match="no prepared corpus here; make it with nmt prepare"):
+            Manifest.read(tmp_path)

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import TokenizerSettings
 from nmt.text.normalize import normalize
 from nmt.text.segment import is_punctuation, join_segments, split_line, words, words_of_pieces
-from nmt.text.tokenizer import Tokenizer
+from tests.builders import tiny_tokenizers
 
 
 def count_words(text: str) -> int:
@@ -44,33 +43,19 @@ def test_segments_do_not_split_words(text: str, limit: int) -> None:
     [
         ("It rained. We stayed! Why? He left.", 3, ["It rained. ", "We stayed! ", "Why? ", "He left."]),
         ('He said: "Stop." Then he left us.', 4, ['He said: "Stop." ', "Then he left us."]),
-        (
-            "We met Mr. Smith and J. S. Bach here. It rained.",
-            9,
-            ["We met Mr. Smith and J. S. Bach here. ", "It rained."],
-        ),
+        ("Mr. Smith and J. S. Bach met. It rained.", 8, ["Mr. Smith and J. S. Bach met. ", "It rained."]),
         # before a lowercase letter a full stop ends no sentence, so that the line is split at spaces
         ("It weighs 3 kg. approx. as said", 5, ["It weighs 3 kg. approx. ", "as said"]),
         ("one two, three four, five six", 4, ["one two, three four, ", "five six"]),
-        ("one two three four five", 2, ["one two ", "three four ", "five"]),
         ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
-    ],
-)
-def test_split_of_western_text(text: str, limit: int, expected: list[str]) -> None:
-    assert split_line(text, limit, count_words) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "limit", "expected"),
-    [
         ("今天下雨。我们在家！", 6, ["今天下雨。", "我们在家！"]),
         ("他说：“走吧。”然后走了。", 9, ["他说：“走吧。”", "然后走了。"]),
         ("今天下雨，我们在家，看书、写字。", 10, ["今天下雨，我们在家，", "看书、写字。"]),
         ("我们都很喜欢它", 4, ["我们都", "很喜欢它"]),
     ],
 )
-def test_split_of_chinese_text(text: str, limit: int, expected: list[str]) -> None:
-    assert split_line(text, limit, len) == expected
+def test_split_by_words_and_chinese_by_characters(text: str, limit: int, expected: list[str]) -> None:
+    assert split_line(text, limit, count_words if " " in text else len) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,9 +67,7 @@ def test_split_of_chinese_text(text: str, limit: int, expected: list[str]) -> No
         (["他说：“走吧。”", "然后走了。"], ["He said, “Go.”", "Then he left."], "He said, “Go.” Then he left."),
         (["Donaudampf", "schiff"], ["Danube steam", "ship"], "Danube steamship"),
         (["a ", "\u200b ", "b"], ["x", "", "y"], "x y"),
-        ([" ", "b"], ["", "y"], "y"),
         (["It rained. ", "Stop."], ["下雨了。", "Stop."], "下雨了。Stop."),
-        ([""], [""], ""),
     ],
 )
 def test_join_segments_follows_the_spacing_of_both_languages(
@@ -110,8 +93,7 @@ def test_split_of_repeated_characters_takes_linear_time(unit: str) -> None:
     assert time.process_time() - started < 3
 
 
-LINES = ["The cat sleeps on the mat, of course.", "我喜欢 New York。", "今天下雨，我们在家。", "ガラス か\u3099 1,5 km"]
-TOKENIZER = Tokenizer.train(LINES * 20, TokenizerSettings(vocab_size=300))
+TOKENIZER = tiny_tokenizers().source
 
 
 @pytest.mark.parametrize(
@@ -147,10 +129,9 @@ def test_punctuation_is_recognised(piece: str, expected: bool) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=20) | st.text("ab ▁\u200b你か\u3099\u3000。\u0301𠀀", max_size=12))
 def test_text_has_the_words_of_its_pieces(text: str) -> None:
-    for tokenizer in (TOKENIZER,):
-        pieces = tokenizer.spell_text(text)
-        assert len(pieces) == len(tokenizer.encode(text))
-        assert b"".join(pieces).decode().strip() == normalize(text)
-        count, touched = words_of_pieces(pieces)
-        assert count == len(words(normalize(text)))
-        assert {word for each in touched for word in each} == set(range(count)), "every word is written by a piece"
+    pieces = TOKENIZER.spell_text(text)
+    assert len(pieces) == len(TOKENIZER.encode(text))
+    assert b"".join(pieces).decode().strip() == normalize(text)
+    count, touched = words_of_pieces(pieces)
+    assert count == len(words(normalize(text)))
+    assert {word for each in touched for word in each} == set(range(count)), "every word is written by a piece"

@@ -188,14 +188,22 @@ def test_alternatives_and_samples_have_the_items_too(translator: Translator, sam
         assert compare(translation.source, text) == NO_DIFF
 
 
-def test_what_follows_a_term_is_translated_anew_behind_whole_words(
+def test_a_term_is_put_into_the_text_that_is_most_probable_with_it(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line, searched = "the cat and the big cat", list[str]()
-    segment = Segment(line, line, [], "", line, found=[Alternative("il gatto e il gattone", -1.0)])
-    monkeypatch.setattr(translator, "_search", lambda segments, _: searched.extend(one.prefix for one in segments))
-    translator._continue_after_terms([(segment, 0, [Phrase("gatto", 4, 7)])], options_for({"cat": "gatto"}))
-    assert searched == ["il gatto"]
+    line = "the cat and the big cat"
+    found = [Alternative("lo gatto e il gattone", -1.0), Alternative("il gatto e il gattone", -2.0)]
+    segment = Segment(line, line, [], "", line, found=found)
+    log_probs = {"lo gatto": -9.0, "il gatto": -3.0}  # by what precedes the end of the whole word
+
+    def search(segments: list[Segment], _: TranslateOptions) -> None:
+        for one in segments:
+            one.found = [Alternative(f"{one.prefix} ed il gattone", log_probs[one.prefix])]
+
+    monkeypatch.setattr(translator, "_search", search)
+    placed = [(segment, rank, [Phrase("gatto", 4, 7)]) for rank in (0, 1)]
+    translator._continue_after_terms(placed, options_for({"cat": "gatto"}))
+    assert segment.found == [("il gatto ed il gattone", -3.0), ("lo gatto ed il gattone", -9.0)]
 
 
 def options_for(terms: dict[str, str], **changes: bool) -> TranslateOptions:

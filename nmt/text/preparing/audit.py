@@ -27,8 +27,8 @@ from nmt.text.preparing.rules import RULES, damage
 from nmt.text.readers import SentencePair
 from nmt.text.readers.tables import first_unrelated
 
+# Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample.
 FIRST_PAIRS, SAMPLE = 400_000, 40_000
-"""Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample."""
 _LEAST_LINES = 100  # with fewer only damage is found
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
@@ -43,8 +43,8 @@ class Finding:
     corpus: str
     text: str
     examples: tuple[str, ...] = ()
+    # A note needs nothing to be done.
     severity: Literal["note", "warning"] = "warning"
-    """A note needs nothing to be done."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class _Property:
     """A property of one side of a corpus, and what shows it in a line."""
 
     shows: Callable[[str], object]
+    # The share of the lines beyond which it is one of the corpus; 0 for a property that any line gives it.
     least: float
-    """The share of the lines beyond which it is one of the corpus; 0 for a property that any line gives it."""
     text: str
     severity: Literal["note", "warning"] = "warning"
+    # Lines of the sample that are judged, evenly spread.
     judged: int = SAMPLE
-    """Lines of the sample that are judged, evenly spread."""
 
 
 def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
@@ -135,8 +135,8 @@ class Removed:
     """A pair that a rule removed, as normalized, with its place and what was found in it."""
 
     rule: str
+    # File and line.
     place: str
-    """File and line."""
     found: str
     source: str
     target: str
@@ -146,14 +146,14 @@ class Removed:
 class CorpusAudit:
     """What the rules removed from one corpus."""
 
+    # The key in the recipe and the file: `data.train.0: train.tsv`.
     name: str
-    """The key in the recipe and the file: `data.train.0: train.tsv`."""
+    # `train` or `valid`.
     split: str
-    """`train` or `valid`."""
+    # Pairs read.
     read: int = 0
-    """Pairs read."""
+    # Pairs removed, by rule.
     removed: dict[str, int] = field(default_factory=dict)
-    """Pairs removed, by rule."""
     examples: dict[str, list[Removed]] = field(default_factory=dict)
 
     @property
@@ -176,8 +176,8 @@ class Audit:
 
     corpora: list[CorpusAudit]
     findings: list[Finding]
+    # The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not.
     not_applied: dict[str, str]
-    """The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not."""
 
     def add_rule_findings(self) -> None:
         """Add a finding for each rule that removes many training pairs of a corpus."""

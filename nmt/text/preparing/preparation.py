@@ -42,19 +42,19 @@ BLOCK = 5_000  # pairs that are filtered or encoded at a time
 _SHARED_BYTES = 2**22  # files of fewer bytes are prepared sooner without other processes
 _SAMPLED_PAIRS = 1_000_000  # whose lengths suffice for the limit on the length of translations
 _FACTORS = np.arange(1.0, 6.05, 0.1)
+# Share of the pairs below the line, and the factor between the line and the limit.
 _COVERAGE, _MARGIN = 0.9999, 1.1
-"""Share of the pairs below the line, and the factor between the line and the limit."""
 _LEAST_EXTRA = 5
 
 Item = TypeVar("Item")
+# A function like `map` that shares the work: results in order, only some items and results in RAM at a time.
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""A function like `map` that shares the work: results in order, only some items and results in RAM at a time."""
+# A kept pair as it is in the file: number of the corpus, line, source, target.
 Line = Sequence[str]
-"""A kept pair as it is in the file: number of the corpus, line, source, target."""
 
 
+# Removed pairs: the rule, what it found, and the pair.
 Removals = list[tuple[str, str, Line]]
-"""Removed pairs: the rule, what it found, and the pair."""
 
 
 def filter_block(

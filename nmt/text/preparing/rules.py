@@ -20,8 +20,8 @@ from nmt.text.languages import SCRIPTS, Variant, check_converter, convert, scrip
 from nmt.text.normalize import normalizer_of
 from nmt.text.readers import SentencePair
 
+# With fewer pairs in the sample there is no limit.
 LEAST_PAIRS = 200
-"""With fewer pairs in the sample there is no limit."""
 _DEVIATIONS = 5.0  # of a normal distribution; measured in benchmarks/RESULTS.md
 _LEAST_DIFFERENCE = math.log(2)  # a factor of two from the usual ratio is permitted in any text
 _NORMAL = 1.4826  # standard deviation of a normal distribution with median absolute deviation 1
@@ -39,12 +39,12 @@ class LengthRatio:
     letters of its translation, so that names and code inside Chinese text count as much as on the other side.
     """
 
+    # Of the logarithm of the ratio.
     median: float
-    """Of the logarithm of the ratio."""
+    # Standard deviation of this logarithm among long sentences.
     deviation: float
-    """Standard deviation of this logarithm among long sentences."""
+    # The same among short ones, to be divided by the square root of the length of both sides.
     deviation_for_length_1: float
-    """The same among short ones, to be divided by the square root of the length of both sides."""
 
     @classmethod
     def learn(cls, sample: Sequence[tuple[str, str]]) -> "LengthRatio | None":
@@ -98,11 +98,11 @@ class Side:
 
     code: str
     normalize: Callable[[str], str]
+    # None for a language that is written in several scripts.
     script: str | None
-    """None for a language that is written in several scripts."""
     own: re.Pattern[str]
+    # Letters of all other scripts but Latin, which names and terms have in every language.
     foreign: re.Pattern[str]
-    """Letters of all other scripts but Latin, which names and terms have in every language."""
 
     @classmethod
     def learn(cls, language: str, sample: Sequence[str], filters: Filters) -> "Side":
@@ -144,8 +144,8 @@ class Rules:
     source: Side
     target: Side
     lengths: LengthRatio | None
+    # Places of the sentences of validation and test text, by their letters: `test sentence 12: …`.
     held_out: Mapping[str, str]
-    """Places of the sentences of validation and test text, by their letters: `test sentence 12: …`."""
     applied: tuple[str, ...]
 
     @classmethod
@@ -245,6 +245,10 @@ def _language(rules: Rules, source: str, target: str) -> str | None:
     return wrong_language(source, rules.source.code) or wrong_language(target, rules.target.code)
 
 
+# The rules in the order of their application; a pair is counted under the first one that removes it.
+#
+# The function of a rule returns what is wrong with a normalized pair, both sides not empty, or None. Those without one
+# are applied in `nmt.text.preparing.preparation`.
 _TABLE: dict[str, tuple[str, Callable[[Rules, str, str], str | None] | None]] = {
     "empty": ("a side without text", None),
     "damaged": ("decoded wrongly: U+FFFD, mojibake", lambda *_: None),  # applied to the pair as it was read
@@ -257,10 +261,5 @@ _TABLE: dict[str, tuple[str, Callable[[Rules, str, str], str | None] | None]] = 
     "duplicate": ("equal to an earlier pair", None),
     "too_long": ("a side longer than max_tokens", None),
 }
-"""The rules in the order of their application; a pair is counted under the first one that removes it.
-
-The function of a rule returns what is wrong with a normalized pair, both sides not empty, or None. Those without one
-are applied in `nmt.text.preparing.preparation`.
-"""
 RULES = {rule: meaning for rule, (meaning, _) in _TABLE.items()}
 _CHECKS = {rule: check for rule, (_, check) in _TABLE.items() if check is not None}

@@ -72,12 +72,12 @@ def _short(code: str) -> str:
 class WrongSides(NamedTuple):
     """What shows that a text is not in its languages."""
 
+    # A line for each wrong side, each followed by lines of the text.
     evidence: str
-    """A line for each wrong side, each followed by lines of the text."""
+    # The languages or scripts of the sides as they are.
     found: tuple[str, str]
-    """The languages or scripts of the sides as they are."""
+    # Whether each side is in the language of the other.
     swapped: bool
-    """Whether each side is in the language of the other."""
 
 
 def wrong_sides(pairs: Sequence[SentencePair], direction: Direction, files: Sequence[Path]) -> WrongSides | None:

@@ -14,12 +14,12 @@ from hashlib import blake2b
 from nmt.text.preparing.rules import damage, letters
 from nmt.text.readers import SentencePair
 
+# A held-out text has at most one in so many pairs.
 SHARE = 20
-"""A held-out text has at most one in so many pairs."""
+# Pairs in a held-out text; the second number from a million pairs.
 LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
-"""Pairs in a held-out text; the second number from a million pairs."""
+# Pairs of the text that a held-out sentence may be in.
 MOST_PAIRS = 8
-"""Pairs of the text that a held-out sentence may be in."""
 _LONGEST = 1_000  # characters of a sentence that is held out
 _CANDIDATES = 4 * 2 * LARGEST_OF_MILLIONS  # pairs; sentences of a part of them are in others
 _BREAK = re.compile(r"[\t\r\n]")  # not possible in TSV

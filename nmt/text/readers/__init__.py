@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+# Positions of source and target, from 1, or their names.
 Columns = tuple[int | str, int | str]
-"""Positions of source and target, from 1, or their names."""
 
 
 class SentencePair(NamedTuple):

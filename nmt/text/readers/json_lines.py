@@ -12,8 +12,8 @@ from nmt.text.languages import is_language, nearest_codes
 from nmt.text.readers import Columns, SentencePair, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
+# Half of a character, which JSON can hold alone and UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a character, which JSON can hold alone and UTF-8 cannot."""
 
 
 def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[SentencePair]:

@@ -27,13 +27,13 @@ else:
 
 STANDARD_INPUT = Path("-")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+# By the first bytes of a file.
 _OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open, b"\x28\xb5\x2f\xfd": zstd.open,
 }  # fmt: skip
-"""By the first bytes of a file."""
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+# Members of an archive that are no text for training: folders, hidden files, descriptions, alignments (OPUS).
 _NO_TEXT = re.compile(r"(^|/)([._]|(readme|licen[cs]e|copying|copyright|about|changelog)\b)|/$|\.(xml|ids|rels)$", re.I)
-"""Members of an archive that are no text for training: folders, hidden files, descriptions, alignments (OPUS)."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLOCK_BYTES = 1 << 16
 _FIRST_BYTES, _SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE = 1 << 13, 8, 0.3

@@ -101,8 +101,8 @@ def _named(
     return None
 
 
+# Pairs of a block, and blocks from which the usual correlation is known.
 BLOCK, _LEAST_BLOCKS = 250, 8
-"""Pairs of a block, and blocks from which the usual correlation is known."""
 _LEAST = 0.5  # share of the usual correlation
 
 

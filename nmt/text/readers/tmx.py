@@ -18,8 +18,8 @@ from nmt.text.readers import SentencePair, one_line
 from nmt.text.readers.opening import open_content
 
 _JOINT = "\uffff"
+# Elements that hold a code of another format, no text; U+FFFF, which XML cannot contain, if words may be around it.
 _CODES = {"bpt": "", "ept": "", "it": _JOINT, "ph": _JOINT, "ut": _JOINT}
-"""Elements that hold a code of another format, no text; U+FFFF, which XML cannot contain, if words may be around it."""
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _UNITS_SEEN = 1_000  # units that show the languages of a file
 

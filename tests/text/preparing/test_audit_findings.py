@@ -8,6 +8,7 @@ import pytest
 from nmt.config import Filters, LanguagePair
 from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, findings
 from nmt.text.readers import SentencePair
+from tests.builders import demo_pairs
 
 ENGLISH = ["The old man reads a book in the garden.", "My sister doesn't like it, but she has to go there.",
            "What is the name of your friend?", "I think that they were at the market, too.",
@@ -32,9 +33,33 @@ def found(sources: list[str], targets: list[str], target: str = "it") -> list[Fi
     return findings("train.tsv", LanguagePair("en", target), pairs, Filters())
 
 
-@pytest.mark.parametrize(("target", "lines"), [("it", ITALIAN), ("zh", CHINESE), ("zh-Hant", TRADITIONAL)])
-def test_clean_text_has_no_finding(target: str, lines: list[str]) -> None:
-    assert found(ENGLISH, lines, target) == []
+def tokenized(lines: list[str]) -> list[str]:
+    return [re.sub(r"([,.?]|n't)", r" \1", line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "target", "expected"),
+    [
+        (ENGLISH, ITALIAN, "it", ""),
+        (ENGLISH, CHINESE, "zh", ""),
+        (ENGLISH, TRADITIONAL, "zh-Hant", ""),
+        (ENGLISH, [re.sub(r"[?.]$", " ?", line) for line in ITALIAN], "it", ""),  # as French has them
+        (ENGLISH, list(map(str.lower, ITALIAN)), "it", r"the target \(it\) has no capital letters: "),
+        (tokenized(ENGLISH), ITALIAN, "it", r"the source \(en\) is tokenized in 9\d\.\d% of the lines: "),
+        (ENGLISH, list(map(" ".join, CHINESE)), "zh", r"the target \(zh\) has spaces between .* in 100\.0% of "),
+        (ENGLISH, TRADITIONAL, "zh", r"the target \(zh\) is Traditional Chinese in (9\d|100)\.\d% of "),
+        (ENGLISH, CHINESE, "zh-Hant", r"the target \(zh-Hant\) is Simplified Chinese in (9\d|100)\.\d% of "),
+    ],
+)
+def test_planted_property_is_the_only_finding(
+    sources: list[str], targets: list[str], target: str, expected: str
+) -> None:
+    own = found(sources, targets, target)
+    assert len(own) == bool(expected)
+    for finding in own:
+        assert re.match(expected, finding.text)
+        assert finding.examples[0].startswith("line 1: ")
+        assert finding.severity == ("note" if "they are removed" in finding.text else "warning")
 
 
 def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> None:
@@ -53,53 +78,12 @@ def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> Non
     assert findings("train.tsv", languages, pairs, Filters(keep=("language",))) == []
 
 
-def test_small_letters_are_found() -> None:
-    (finding,) = found(ENGLISH, list(map(str.lower, ITALIAN)))
-    assert finding.text.startswith("the target (it) has no capital letters: ")
-    assert finding.examples[0].startswith("line 1: ")
-
-
-def test_tokenized_text_is_found() -> None:
-    tokenized = [
-        line.replace(",", " ,").replace(".", " .").replace("?", " ?").replace("n't", " n't") for line in ENGLISH
-    ]
-    (finding,) = found(tokenized, ITALIAN)
-    assert re.match(r"the source \(en\) is tokenized in 9\d\.\d% of the lines: ", finding.text)
-
-
-def test_french_spaces_before_punctuation_are_no_tokenized_text() -> None:
-    french = [re.sub(r"([?!:;.])$", " ?", line) for line in ITALIAN]
-    assert found(ENGLISH, french) == []
-
-
-def test_spaces_between_chinese_characters_are_found() -> None:
-    (finding,) = found(ENGLISH, [" ".join(line) for line in CHINESE], "zh")
-    assert (
-        finding.text
-        == "the target (zh) has spaces between its characters or words in 100.0% of the lines: they are removed"
-    )
-    assert finding.severity == "note"
-
-
-@pytest.mark.parametrize(
-    ("target", "lines", "variant"), [("zh", TRADITIONAL, "Traditional"), ("zh-Hant", CHINESE, "Simplified")]
-)
-def test_the_other_variant_of_chinese_is_found(target: str, lines: list[str], variant: str) -> None:
-    (finding,) = found(ENGLISH, lines, target)
-    assert re.match(rf"the target \({target}\) is {variant} Chinese in (9\d|100)\.\d% of the lines: ", finding.text)
-
-
 def test_lines_that_stop_corresponding_are_found() -> None:
-    choose = random.Random(1)
-    lengths = [choose.randint(5, 120) for _ in range(3000)]
-    targets = [max(1, round(length * choose.uniform(0.9, 1.3))) for length in lengths]
-    del lengths[1001]
-    pairs = [
-        SentencePair("A" * source, "B" * target, number)
-        for number, (source, target) in enumerate(zip(lengths, targets, strict=False), start=1)
-    ]
-    texts = [finding.text for finding in findings("x", LanguagePair("en", "it"), pairs)]
-    assert any(text.startswith("the lengths of both sides stop corresponding at about line 1,001") for text in texts)
+    rows = demo_pairs(3000)
+    sources, targets = [row[0] for row in rows], [row[1] for row in rows[:1000] + rows[1001:]]
+    pairs = list(map(SentencePair, sources, targets, range(1, 3000)))
+    (finding,) = findings("x", LanguagePair("en", "it"), pairs)
+    assert finding.text == "the lengths of both sides stop corresponding at about line 1,001"
 
 
 def test_rules_that_remove_many_pairs_are_found() -> None:

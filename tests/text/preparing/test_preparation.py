@@ -27,15 +27,14 @@ from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.preparation import filter_block, first_of_each, length_limit
 from nmt.text.preparing.rules import Rules
 from nmt.text.tokenizer import Tokenizer
-from tests.builders import recipe_in, write_recipe, write_tsv
+from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
 
 QUIET = Console(quiet=True)
 
 
 def pairs(count: int, start: int) -> list[tuple[str, str]]:
     """Return pairs of the demonstration text from a line on, with repetitions, a copy and an empty side."""
-    lines = (Path(__file__).parents[3] / "data" / "demo" / "train.tsv").read_text(encoding="utf-8").splitlines()
-    rows = [(columns[0], columns[1]) for columns in (line.split("\t") for line in lines[start : start + count])]
+    rows = demo_pairs(count, start)
     rows[count // 2 : count // 2 + 5] = rows[:5]
     rows[7], rows[count - 3] = ("", "x"), ("the same thing", "the same thing")
     return rows
@@ -66,16 +65,8 @@ def contents(directory: Path) -> dict[str, bytes]:
     """Return the files of a prepared corpus without the settings and times of its manifest, which has a fingerprint."""
     files = [path for path in directory.rglob("*") if path.is_file() and path.name not in ("lock", "manifest.json")]
     found = {str(path.relative_to(directory)): path.read_bytes() for path in files}
-    if (directory / "manifest.json").exists():
-        found["fingerprint"] = str(PREPARED.read(directory).get("fingerprint")).encode()
+    found["fingerprint"] = str(PREPARED.read(directory).get("fingerprint")).encode()
     return found
-
-
-@pytest.fixture
-def expected(folder: Path) -> dict[str, bytes]:
-    """The files of an uninterrupted preparation in one process."""
-    prepare(recipe_in(folder, f"prepared={folder / 'expected'}"), QUIET)
-    return contents(folder / "expected")
 
 
 def test_duplicates_across_blocks_and_corpora_are_removed(folder: Path) -> None:
@@ -103,27 +94,19 @@ def test_pairs_of_different_target_languages_are_no_duplicates() -> None:
     assert digests[0] == digests[2]
 
 
-def test_worker_processes_give_the_same_corpus(
-    folder: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+def test_other_processes_and_the_executor_of_a_cluster_give_the_same_corpus(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    prepare(recipe_in(folder), QUIET)
+    expected = contents(folder / "prepared")
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        prepare_with(executor, recipe_in(folder))
+    assert contents(folder / "prepared") == expected
     monkeypatch.setattr(preparation, "_SHARED_BYTES", 0)
     monkeypatch.setattr(preparation, "can_fork", lambda: True)
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most"):
         prepare(recipe_in(folder, "runtime.threads=3", "tokenizer.vocab_size=9999"), QUIET)
-    prepare(recipe_in(folder, "runtime.threads=3"), QUIET)
-    assert contents(folder / "prepared") == expected
-
-
-def test_executor_of_a_cluster_gives_the_same_corpus(folder: Path, expected: dict[str, bytes]) -> None:
-    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
-        prepare_with(executor, recipe_in(folder))
-    assert contents(folder / "prepared") == expected
-
-
-def test_dask_gives_the_same_corpus(folder: Path, expected: dict[str, bytes]) -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(n_workers=2, threads_per_worker=1) as client:
-        prepare_with(client.get_executor(), recipe_in(folder))
+    prepare(recipe_in(folder, "runtime.threads=3"), QUIET, force=True)
     assert contents(folder / "prepared") == expected
 
 
@@ -145,51 +128,43 @@ def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pyte
     assert max(np.diff(places)) <= 2 * len(kept) / len(places) + 2
 
 
-def run_script(python: str, folder: Path, statements: str) -> "subprocess.CompletedProcess[str]":
-    script = (
-        "import resource, sys; from pathlib import Path; from nmt.config import load_recipe\n"
-        "from nmt.system.console import Console; from nmt.commands.prepare import prepare\n"
-        "from nmt.text.preparing import preparation\n"
-        "from tests.kill_points import kill_at_call\n"
-        f"preparation.BLOCK = 40\n{statements}\n"
-        "prepare(load_recipe(Path(sys.argv[1])), Console())"
-    )
-    command = [python, "-c", script, str(folder / "recipe.yaml")]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize(
-    "point", ["500, after=(preparation, 'filter_block'), times=3", "500, after=(preparation.Text, 'encode')"]
+    ("fault", "message"),
+    [
+        ("kill_at_call(500, after=(preparation, 'filter_block'), times=3)", ""),
+        ("kill_at_call(500, after=(preparation.Text, 'encode'))", ""),
+        ("kill_at_call(1, after=(module, 'settle'))", ""),
+        ("kill_at_call(1, after=(Path, 'replace'), times=3)", ""),
+        (
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))",
+            "prepared: cannot write it: File too large; name another place",
+        ),
+    ],
 )
-def test_killed_preparation_begins_again(
-    folder: Path, expected: dict[str, bytes], warm_python: str, point: str
-) -> None:
-    done = run_script(warm_python, folder, f"kill_at_call({point})")
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert not (folder / "prepared" / "tokenizer.model").exists()
-    prepare(recipe_in(folder), QUIET)
-    assert contents(folder / "prepared") == expected
-    assert [path.name for path in (folder / "prepared").glob(".*")] == []
-
-
-def test_full_disk_leaves_a_clear_error_and_nothing_else(
-    folder: Path, expected: dict[str, bytes], warm_python: str
+def test_preparation_that_ends_early_leaves_the_old_corpus_or_none(
+    folder: Path, warm_python: str, fault: str, message: str
 ) -> None:
     """A limit on the size of files has the same effect as a full disk: a write fails after some bytes."""
-    limit = (
-        "encode = preparation.Text.encode\n"
-        "def limited(*arguments):\n"
-        "    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n"
-        "    return encode(*arguments)\n"
-        "preparation.Text.encode = limited"
-    )
-    done = run_script(warm_python, folder, limit)
-    assert done.returncode == 1
-    assert "prepared: cannot write it: File too large; name another place" in done.stderr
-    assert [path.name for path in (folder / "prepared").glob(".*")] == []
-    assert not (folder / "prepared" / "tokenizer.model").exists()
     prepare(recipe_in(folder), QUIET)
-    assert contents(folder / "prepared") == expected
+    before = contents(folder / "prepared")
+    write_tsv(folder / "a.tsv", pairs(100, 5000))
+    script = (
+        "import resource, sys; from pathlib import Path; from nmt.config import load_recipe\n"
+        "from nmt.commands import prepare as module; from nmt.system.console import Console\n"
+        "from nmt.text.preparing import preparation; from tests.kill_points import kill_at_call\n"
+        f"preparation.BLOCK = 40\n{fault}\nmodule.prepare(load_recipe(Path(sys.argv[1])), Console())"
+    )
+    command = [warm_python, "-c", script, str(folder / "recipe.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == (1 if message else -signal.SIGKILL), done.stderr
+    assert message in done.stderr
+    found = contents(folder / "prepared")
+    assert found["fingerprint"] == b"None" or {name: found[name] for name in before} == before
+    assert found == before or not message
+    write_tsv(folder / "a.tsv", pairs(300, 0))
+    prepare(recipe_in(folder), QUIET)
+    assert contents(folder / "prepared") == before
+    assert [path.name for path in (folder / "prepared").glob(".*")] == []
 
 
 def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
@@ -201,14 +176,13 @@ def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
         prepare(recipe_in(folder), QUIET)
 
 
-def test_other_files_in_the_folder_of_a_prepared_corpus_are_kept(folder: Path, expected: dict[str, bytes]) -> None:
+def test_other_files_in_the_folder_of_a_prepared_corpus_are_kept(folder: Path) -> None:
     prepare(recipe_in(folder), QUIET)
-    (folder / "prepared" / "notes.txt").write_text("mine")
-    (folder / "prepared" / "train" / "notes.txt").write_text("mine")
+    for name in ("notes.txt", "train/notes.txt"):
+        (folder / "prepared" / name).write_text("mine")
+    before = contents(folder / "prepared")
     prepare(recipe_in(folder), QUIET, force=True)
-    found = contents(folder / "prepared")
-    assert [found.pop(name) for name in ("notes.txt", "train/notes.txt")] == [b"mine"] * 2
-    assert found == expected
+    assert contents(folder / "prepared") == before
 
 
 def test_folder_of_the_user_is_no_place_for_a_prepared_corpus(folder: Path) -> None:
@@ -217,30 +191,6 @@ def test_folder_of_the_user_is_no_place_for_a_prepared_corpus(folder: Path) -> N
     with pytest.raises(ConfigError, match=r"prepared: expected a new or an empty folder, .* holds manifest\.json"):
         prepare(recipe_in(folder), QUIET, force=True)
     assert (folder / "prepared" / "manifest.json").read_text() == '{"name": "a web application"}'
-
-
-@pytest.mark.parametrize("after", ["settle", "_replace_corpus"])
-def test_kill_while_a_corpus_is_replaced_leaves_the_old_one_or_none(
-    folder: Path, expected: dict[str, bytes], warm_python: str, after: str
-) -> None:
-    """Until the first file is moved, the old corpus is whole; later, the next preparation makes a new one."""
-    prepare(recipe_in(folder), QUIET)
-    before = contents(folder / "prepared")
-    write_tsv(folder / "a.tsv", pairs(100, 5000))
-    kill = "import os; from nmt.commands import prepare as module\nkill = lambda *_, **__: os.kill(os.getpid(), 9)\n"
-    if after == "settle":
-        kill += "module.settle = kill"
-    else:  # while the files of the old corpus are removed
-        kill += "move = module._replace_corpus\n"
-        kill += "def moved(*given):\n    Path.unlink = kill\n    move(*given)\n"
-        kill += "module._replace_corpus = moved"
-    assert run_script(warm_python, folder, kill).returncode == -signal.SIGKILL
-    found = contents(folder / "prepared")
-    if after == "settle":
-        assert {name: found[name] for name in before} == before
-    write_tsv(folder / "a.tsv", pairs(300, 0))
-    prepare(recipe_in(folder), QUIET, force=after == "settle")
-    assert contents(folder / "prepared") == expected
 
 
 def limit_of(lengths: list[tuple[int, int]]) -> MaxLength:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import CorpusFile, load_recipe
+from nmt.config import CorpusFile
 from nmt.errors import ConfigError, DataError
 from nmt.text.proposing.direction import (
     Direction,
@@ -15,7 +15,7 @@ from nmt.text.proposing.direction import (
     with_text_columns,
 )
 from nmt.text.readers import SentencePair
-from tests.builders import write_lines, write_tsv
+from tests.builders import recipe_in, write_lines, write_recipe, write_tsv
 
 ENGLISH = "It is not the first time that they have seen him in this house."
 ITALIAN = "Non è la prima volta che lo hanno visto in questa casa."
@@ -31,7 +31,6 @@ def text(source: str, target: str) -> list[SentencePair]:
     [
         (["text.en", "text.it"], ("en", "it")),
         (["a/train.en.gz", "b/train.zh.gz"], ("en", "zh")),
-        (["en.txt", "it.txt"], ("en", "it")),
         (["corpus.eng.txt", "corpus.zho.txt"], ("en", "zh")),
         (["eng_Latn.dev", "zho_Hant.dev"], ("en", "zh-Hant")),
         (["my.en-it.en", "my.en-it.it"], ("en", "it")),
@@ -39,8 +38,6 @@ def text(source: str, target: str) -> list[SentencePair]:
         (["eng-ita.txt"], ("en", "it")),
         (["a.txt", "b.txt"], None),
         (["data-set.tsv"], None),
-        (["en-xx.tsv"], None),
-        (["x.one", "x.two"], None),
     ],
     ids=str,
 )
@@ -104,49 +101,35 @@ def test_columns_of_text_are_found_beside_ids_and_codes(
     assert with_text_columns(corpus, None).columns == columns
 
 
-PAIRS = [
-    (f"The house number {n} is near the sea, and it was not there before.", f"La casa numero {n} è vicino al mare.")
-    for n in range(200)
-]
-SWAPPED = [(target, source) for source, target in PAIRS]
-WRONG = [(source, source) for source, _ in PAIRS]
-RECIPE = "languages: {{source: en, target: it}}\ndata:\n  train: [{{file: train.tsv}}]\n  {more}\nrun: run\n"
+def check(folder: Path, **texts: object) -> None:
+    write_recipe(folder, data={"train": [{"file": "train.tsv"}], **texts})
+    check_languages(recipe_in(folder))
 
 
-def check(folder: Path, more: str = "") -> None:
-    path = folder / "recipe.yaml"
-    path.write_text(RECIPE.format(more=more), encoding="utf-8")
-    check_languages(load_recipe(path))
-
-
-def test_text_in_its_languages_and_few_lines_are_accepted(tmp_path: Path) -> None:
-    write_tsv(tmp_path / "train.tsv", PAIRS)
-    write_tsv(tmp_path / "few.tsv", SWAPPED[:99])
-    check(tmp_path, "test: {file: few.tsv}")
+def test_text_in_its_languages_few_lines_and_an_unlike_start_are_accepted(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", [(ENGLISH, ENGLISH)] * 100 + [(ENGLISH, ITALIAN)] * 400)
+    write_tsv(tmp_path / "few.tsv", [(ITALIAN, ENGLISH)] * 99)
+    check(tmp_path, test={"file": "few.tsv"})
 
 
 def test_swapped_columns_are_refused_unless_any_language_is_accepted(tmp_path: Path) -> None:
-    write_tsv(tmp_path / "train.tsv", SWAPPED)
+    write_tsv(tmp_path / "train.tsv", [(ITALIAN, ENGLISH)] * 100)
     with pytest.raises(DataError) as caught:
         check(tmp_path)
     message = str(caught.value)
     assert message.startswith("data.train.0: the text is not in its languages:\n")
-    assert "train.tsv, source: expected en (`languages`), found it:\n    line 1: La casa numero 0" in message
-    assert "train.tsv, target: expected it (`languages`), found en:\n    line 1: The house number" in message
+    assert f"train.tsv, source: expected en (`languages`), found it:\n    line 1: {ITALIAN}\n" in message
+    assert f"train.tsv, target: expected it (`languages`), found en:\n    line 1: {ENGLISH}\n" in message
     assert "The sides are swapped: exchange the two `columns` of this text" in message
-    check(tmp_path, "filters: {keep: [language]}")
+    check(tmp_path, filters={"keep": ["language"]})
 
 
-def test_wrong_files_of_the_validation_text_are_refused(tmp_path: Path) -> None:
-    write_tsv(tmp_path / "train.tsv", PAIRS)
-    write_lines(tmp_path / "v.en", *(target for _, target in PAIRS))
-    write_lines(tmp_path / "v.it", *(source for source, _ in PAIRS))
+def test_wrong_files_of_other_texts_are_refused(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "train.tsv", [(ENGLISH, ITALIAN)] * 100)
+    write_lines(tmp_path / "v.en", *[ITALIAN] * 100)
+    write_lines(tmp_path / "v.it", *[ENGLISH] * 100)
     with pytest.raises(DataError, match=r"data\.valid: (.|\n)*v\.en: expected en(.|\n)*exchange `source` and `target`"):
-        check(tmp_path, "valid: {source: v.en, target: v.it}")
+        check(tmp_path, valid={"source": "v.en", "target": "v.it"})
+    write_tsv(tmp_path / "wrong.tsv", [(ENGLISH, ENGLISH)] * 100)
     with pytest.raises(DataError, match=r"target: expected it (.|\n)*Name other files, set the `columns` of a table"):
-        check(tmp_path, f"test: {{file: {write_tsv(tmp_path / 'wrong.tsv', WRONG)}}}")
-
-
-def test_text_whose_start_is_unlike_the_rest_is_accepted(tmp_path: Path) -> None:
-    write_tsv(tmp_path / "train.tsv", WRONG[:100] + PAIRS * 2)
-    check(tmp_path)
+        check(tmp_path, test={"file": "wrong.tsv"})

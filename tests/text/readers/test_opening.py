@@ -5,7 +5,6 @@ import gzip
 import io
 import lzma
 import os
-import subprocess
 import sys
 import tracemalloc
 import zipfile
@@ -52,13 +51,8 @@ def write(path: Path, content: bytes | str) -> Path:
 )
 def test_lines_end_at_newline_only(tmp_path: Path, content: str, expected: list[str]) -> None:
     assert list(read_lines(write(tmp_path / "a.txt", content))) == expected
-    for suffix, compress in COMPRESS.items():
-        packed = compress(content.encode())
-        assert list(read_lines(write(tmp_path / f"a.{suffix}", packed))) == expected
-        assert list(read_lines(write(tmp_path / "without_suffix", packed))) == expected
-        assert list(read_lines(write(tmp_path / "two", packed + compress(b"x\n"))))[-1:] == (
-            [f"{expected[-1]}x"] if expected and not content.endswith("\n") else ["x"]
-        )
+    for compress in COMPRESS.values():
+        assert list(read_lines(write(tmp_path / "without_suffix", compress(content.encode())))) == expected
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff"))))
@@ -98,6 +92,7 @@ def test_open_text_keeps_invalid_bytes(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_text_of_gigabytes_is_unpacked_in_bounded_memory(tmp_path: Path, suffix: str) -> None:
+    """Of 15 compressed files, one after the other."""
     path = write(tmp_path / "a", COMPRESS[suffix]((b"x" * 999 + b"\n") * 4_000) * 15)
     tracemalloc.start()
     try:
@@ -113,16 +108,6 @@ def test_damaged_data_is_refused(tmp_path: Path, suffix: str) -> None:
     for damaged in (packed[: len(packed) // 2], packed[:100] + bytes(100) + packed[200:]):
         with pytest.raises(DataError, match=rf"{tmp_path}/a: (damaged or incomplete \(.*copy or download|.*not UTF-8)"):
             list(read_lines(write(tmp_path / "a", damaged)))
-
-
-@pytest.mark.parametrize("program", ["gzip", "bzip2", "xz", "zstd"])
-def test_output_of_the_programs_is_read(tmp_path: Path, program: str) -> None:
-    try:
-        packed = subprocess.run([program, "-c"], input=LINES, capture_output=True, check=True).stdout
-    except FileNotFoundError:
-        pytest.skip(f"{program} is not installed")
-    with open_text(write(tmp_path / "a", packed)) as stream:
-        assert stream.read() == LINES
 
 
 @pytest.mark.parametrize(
@@ -159,17 +144,16 @@ def test_line_of_a_pipe_is_read_as_soon_as_it_is_written(tmp_path: Path) -> None
         os.close(writer)
 
 
-def archive(path: Path, method: int = zipfile.ZIP_DEFLATED, **members: str | bytes) -> Path:
-    with zipfile.ZipFile(path, "w", method) as file:
+def archive(path: Path, **members: str | bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():
             file.writestr(name, content)
     return path
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_only_text_of_an_archive_needs_no_name(tmp_path: Path, method: int) -> None:
+def test_only_text_of_an_archive_needs_no_name(tmp_path: Path) -> None:
     others = {"README": "x", "LICENSE.txt": "x", "_about.txt": "x", "__MACOSX/._ita.txt": "x", "folder/": ""}
-    path = archive(tmp_path / "a.zip", method, **others, **{"ita.txt": "a\tb\n" * 9})
+    path = archive(tmp_path / "a.zip", **others, **{"ita.txt": "a\tb\n" * 9})
     assert list(read_lines(path)) == list(read_lines(path / "ita.txt")) == ["a\tb"] * 9
     assert list(read_lines(path / "README")) == ["x"]
     assert text_members(path) == ["ita.txt"]
@@ -182,20 +166,16 @@ def test_only_text_of_an_archive_needs_no_name(tmp_path: Path, method: int) -> N
 def test_archives_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.zip", **{"a.en": "one", "folder/a.it": "uno"})
     sheet = archive(tmp_path / "a.xlsx", **{"[Content_Types].xml": "<x/>", "_rels/.rels": "<x/>"})
-    encrypted = archive(tmp_path / "b.zip", zipfile.ZIP_STORED, **{"a.en": "one"})
-    content = bytearray(encrypted.read_bytes())
-    content[6] |= 1
-    content[content.index(b"PK\x01\x02") + 8] |= 1
-    encrypted.write_bytes(content)
-    whole = archive(tmp_path / "c.zip", **{"a.en": LINES}).read_bytes()
+    content = archive(tmp_path / "b.zip", **{"a.en": LINES}).read_bytes()
+    flags = content.index(b"PK\x01\x02") + 8  # of the member in the directory of the archive
+    encrypted = write(tmp_path / "b.zip", content[:flags] + b"\x01" + content[flags + 1 :])
     for named, message in [
         (path, r"a\.zip: expected an archive of one text, found 2; name one as .*/a\.zip/NAME \(a\.en, folder/a\.it\)"),
         (path / "a.de", r"a\.zip: no member a\.de; name one as .*/a\.zip/NAME \(a\.en, folder/a\.it\)"),
-        (path / "../a.en", r"a\.zip: no member \.\./a\.en"),
         (sheet, r"a\.xlsx: expected an archive of one text, found 0; save it as text or CSV"),
         (encrypted, r"b\.zip: cannot read a\.en: .*password required"),
-        *((write(tmp_path / f"d{at}", whole[:at]), "d.*: damaged or incomplete") for at in (20, len(whole) - 30)),
-        (write(tmp_path / "e", whole[:100] + bytes(40) + whole[140:]), "e: damaged or incomplete"),
+        (write(tmp_path / "c", content[:-30]), "c: damaged or incomplete"),
+        (write(tmp_path / "d", content[:100] + bytes(40) + content[140:]), "d: damaged or incomplete"),
     ]:
         with pytest.raises(DataError, match=message):
             list(read_lines(named))

@@ -1,9 +1,12 @@
-"""TSV and CSV: columns by number or name, quotes, delimiters, and errors with the line."""
+"""TSV, CSV and two files: columns by number or name, quotes, delimiters, lines that stop corresponding, errors."""
 
 import csv
 import io
+import random
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +14,8 @@ from hypothesis import strategies as st
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Columns, SentencePair
-from nmt.text.readers.tables import read_records, read_table
+from nmt.text.readers.tables import first_unrelated, read_records, read_table, read_two_files
+from tests.builders import demo_pairs, write_lines
 
 
 def rows(folder: Path, content: str, columns: Columns = (1, 2), is_csv: bool = True) -> list[SentencePair]:
@@ -56,17 +60,12 @@ def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
-        (
-            "en,it,it\n1,2,3\n",
-            ("en", "de"),
-            "a.csv:1: no column with the name 'de' of `columns`; the first line has 'en'",
-        ),
+        ("en,it,it\n1,2,3\n", ("en", "de"), "a.csv:1: no column with the name 'de' of `columns`; the first line has"),
         ("en,it,it\n1,2,3\n", ("en", "it"), "a.csv:1: several columns with the name 'it'"),
         ("en,x,it\n1\n", ("en", "it"), "a.csv:2: found 1 columns, expected at least 3"),
         ('a,"b\nc"\n"a"b,c\n', (1, 2), "a.csv:3: "),
         ('a,b\n"a' + ",b\n" * 100_000, (1, 2), "a.csv:2: field larger than field limit"),
         ('a,b\n"a,b\n', (1, 2), "a.csv:2: unexpected end of data; a cell with a quote, a line break or a ','"),
-        ("one,uno\ntwo\rtre,due\n", (1, 2), "a.csv:2: new-line character"),
     ],
 )
 def test_errors_name_the_line_of_the_record(tmp_path: Path, content: str, columns: Columns, message: str) -> None:
@@ -106,3 +105,51 @@ def test_empty_file_has_no_records(tmp_path: Path) -> None:
     for is_csv in (True, False):
         assert rows(tmp_path, "", is_csv=is_csv) == []
         assert list(read_records(tmp_path / ("a.csv" if is_csv else "a.tsv"), is_csv)) == []
+
+
+def lengths(count: int, seed: int = 1, spread: float = 0.2) -> tuple[list[int], list[int]]:
+    """Return lengths of sentences and of their translations, whose ratio is lognormal."""
+    generator = np.random.default_rng(seed)
+    sources = generator.lognormal(3.5, 0.5, count)
+    targets = 1.1 * sources * generator.lognormal(0, spread, count)
+    return [int(length) + 1 for length in sources], [int(length) + 1 for length in targets]
+
+
+@pytest.mark.parametrize("extra", [1, -1, 20, -500])
+def test_planted_change_is_found_in_its_block_or_the_next(extra: int) -> None:
+    for seed in range(20):
+        place = random.Random(seed).randrange(60, 4500)
+        sources, targets = lengths(5000, seed)
+        longer = sources if extra > 0 else targets
+        longer[place:place] = lengths(abs(extra), seed + 100)[0]
+        first = first_unrelated(sources, targets)
+        assert first is not None
+        assert -250 <= first - place <= 500
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.3, 0.5])
+def test_texts_that_correspond_have_no_change(spread: float) -> None:
+    assert first_unrelated(*lengths(20_000, spread=spread)) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 250, 1999])
+def test_short_texts_are_not_judged(count: int) -> None:
+    sources, targets = lengths(count)
+    assert first_unrelated(sources, targets[::-1]) is None
+    assert first_unrelated([5] * count, []) is None
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_files_of_unequal_length_name_the_lines_where_they_part(tmp_path: Path, swapped: bool) -> None:
+    sources, targets = map(list, zip(*demo_pairs(3000), strict=True))
+    del targets[400]
+    write_lines(tmp_path / "long", *sources)
+    write_lines(tmp_path / "short", *targets)
+    names = ("short", "long") if swapped else ("long", "short")
+    with pytest.raises(DataError) as caught:
+        list(read_two_files(*(tmp_path / name for name in names)))
+    message = re.sub(r"\S+/", "", str(caught.value))
+    assert message.startswith("long:3000: no line to pair with: long has 3,000 lines, short has 2,999; by the lengths")
+    place = re.search(r"a line is missing or was added at one of (\d+) to (\d+)", message)
+    assert place is not None
+    assert (int(place[1]), int(place[2])) in ((251, 500), (501, 750))

@@ -1,6 +1,5 @@
 """TMX: languages, inline tags, encodings and errors."""
 
-import random
 import tracemalloc
 from pathlib import Path
 
@@ -39,9 +38,7 @@ def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("codes", "source", "target", "expected"),
     [
-        (("en-US", "it-IT"), "en", "it", ("en-US", "it-IT")),
         (("EN_us", "de", "it"), "en", "it", ("EN_us", "it")),
-        (("en-GB", "en-US", "it"), "en-US", "it", ("en-US", "it")),
         (("en-GB", "en-US"), "en-US", "en-GB", ("en-US", "en-GB")),
         (("en", "zh-TW", "zh-CN"), "en", "zh", ("en", "zh-CN")),
         (("en", "zh-CN", "zh-HK"), "en", "zh-Hant", ("en", "zh-HK")),
@@ -58,12 +55,9 @@ def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused
     assert rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "c"}, UNIT)) == [("one", "uno", 6)]
     with pytest.raises(DataError, match=r"a\.tmx: no unit has both en and it; found de, en, fr$"):
         rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "a", "fr": "b"}))
-    assert rows(tmp_path, tmx()) == []
-    assert declared_languages(tmp_path / "a.tmx") == []
-    rows(tmp_path, tmx({"it-IT": "uno", "en-US": "one"}, UNIT))
-    assert declared_languages(tmp_path / "a.tmx") == ["en-US", "it-IT", "en", "it"]
-    assert rows(tmp_path, tmx({"it": "uno", "en": "one"})) == [("one", "uno", 2)]
-    assert declared_languages(tmp_path / "a.tmx") == ["en", "it"]
+    for units, expected in (((), []), (({"it-IT": "uno", "en-US": "one"}, UNIT), ["en-US", "it-IT", "en", "it"])):
+        (tmp_path / "a.tmx").write_text(tmx(*units))
+        assert declared_languages(tmp_path / "a.tmx") == expected
 
 
 @pytest.mark.parametrize(
@@ -74,14 +68,13 @@ def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused
         ("line<ph>&lt;br/&gt;</ph>break <ph/> twice<ph/>.", "line break twice."),
         ("<hi>w</hi>ord", "word"),
         ("<ph>code <sub>text of the code</sub> code</ph>after<!-- remark -->", "after"),
-        ("  several\n  lines\t here ", "several lines here"),
     ],
 )
 def test_inline_tags_are_removed(tmp_path: Path, text: str, plain: str) -> None:
     assert rows(tmp_path, tmx({"en": text, "it": "x"})) == [(plain, "x", 2)]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "windows-1252"])
 def test_encoding_is_that_of_the_declaration_or_of_the_mark(tmp_path: Path, encoding: str) -> None:
     head = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>'
     content = tmx({"en": "caf\u00e9", "it": "caff\u00e8"}, head=head)
@@ -101,9 +94,6 @@ def test_entities_are_neither_fetched_nor_expanded(tmp_path: Path) -> None:
         ("", ":1: not valid XML: "),
         (tmx(UNIT, UNIT).split("<tu>")[0], ":2: not valid XML: Premature end"),
         (tmx({"en": "a & b", "it": "x"}), ":3: not valid XML: "),
-        (tmx({"en": "caf\u00e9", "it": "x"}).encode("latin-1"), ":3: not valid XML: "),
-        ("one\tuno\n", ":1: not valid XML: Start tag expected"),
-        (random.Random(1).randbytes(200_000), ":1: not valid XML"),
     ],
 )
 def test_invalid_xml_is_refused_with_its_line(tmp_path: Path, content: str | bytes, place: str) -> None:
