@@ -17,8 +17,8 @@ from nmt.system.console import Console
 from nmt.system.files import new_directory
 from nmt.text.prepared import PreparedCorpus
 
+# Padded target tokens in a length group, where the recipe leaves them to be measured.
 _BUDGET = 1024
-"""Padded target tokens in a length group, where the recipe leaves them to be measured."""
 
 
 def figures(output: Path, recipe: Path | None, model: Path | None, text: str | None, console: Console) -> None:

@@ -31,12 +31,12 @@ from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 _LEAST_PAIRS = 100
 _WIDTH = 100  # of a comment
 _LITTLE_TEXT = 300_000  # target tokens
+# From benchmarks/RESULTS.md.
 _OF_LITTLE_TEXT = (
     "This is little text. Measured: BLEU 10 with 2,000 short pairs of Tatoeba en-it, 31 with 20,000 of en-zh, 51 "
     "with 306,000 of en-it, 0.3 with 900 long sentences of FLORES. Add other texts of these languages, or start from a "
     "trained model: train.init_from."
 )
-"""From benchmarks/RESULTS.md."""
 
 
 def init(request: InitRequest, console: Console) -> None:

@@ -18,8 +18,8 @@ from nmt.text.manifest import Manifest
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
+# Tokens of both sides of the line whose memory is stated.
 _TYPICAL_LENGTH = 30
-"""Tokens of both sides of the line whose memory is stated."""
 
 
 def inspect(path: Path) -> dict[str, Any]:

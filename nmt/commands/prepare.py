@@ -23,12 +23,12 @@ from nmt.text.readers import shortened
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import initial_tokenizers
 
+# The folder inside that of the prepared corpus in which a new one is written.
 _STAGING = ".partial"
-"""The folder inside that of the prepared corpus in which a new one is written."""
+# Corpora in a table of 80 characters: with the meanings of the rules, and with their names only.
 _WIDE_COLUMNS, _COLUMNS = 2, 4
-"""Corpora in a table of 80 characters: with the meanings of the rules, and with their names only."""
+# The share of characters without a piece from which a tokenizer does not fit a text.
 _MOST_MISSING = 0.01
-"""The share of characters without a piece from which a tokenizer does not fit a text."""
 
 
 def prepare(

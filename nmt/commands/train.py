@@ -30,8 +30,8 @@ from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
 from nmt.training.validation import ScoredText, evaluate, validation_texts
 
+# Link in the current directory to the last trained run, the default model of `nmt translate`.
 LATEST = Path("runs/latest")
-"""Link in the current directory to the last trained run, the default model of `nmt translate`."""
 
 _MOST_WEIGHTS = 500  # for each target token; the shipped recipes have at most 200
 _FEW_WEIGHTS = 15_000_000  # not too many for any text: the smallest models that `nmt init` proposes have fewer

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, field_serializer, model_validator
 
 from nmt.config.section import File, OneOrMore, PositiveInt, Section, SettingError
 
+# ISO 639, with script or region; tokenization, typography and metrics depend on it.
 _LANGUAGE_CODE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-"""ISO 639, with script or region; tokenization, typography and metrics depend on it."""
 
 
 def _is_code(name: str) -> str:
@@ -120,8 +120,8 @@ class CorpusFile(Section):
         return self
 
 
+# Rules that can be turned off.
 RuleName = Literal["damaged", "copy", "symbols", "script", "length", "leak", "language", "duplicate"]
-"""Rules that can be turned off."""
 
 
 class Filters(Section):
@@ -185,8 +185,8 @@ def _by_key(key: str, texts: tuple[CorpusFile, ...]) -> dict[str, CorpusFile]:
     return {key if len(texts) == 1 else f"{key}.{number}": corpus for number, corpus in enumerate(texts)}
 
 
+# Pieces that `vocab_size: auto` chooses at most.
 LARGEST_PROPOSED_VOCABULARY = 32_000
-"""Pieces that `vocab_size: auto` chooses at most."""
 
 
 def _is_symbol(text: str) -> str:

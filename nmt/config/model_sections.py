@@ -78,9 +78,10 @@ class ModelSettings(Section):
         return self
 
 
+# A learning rate; the bound is that of single precision. Training ends with an error if one is too high.
 Rate = Annotated[float, Field(gt=0, le=1e30)]
-"""A learning rate; the bound is that of single precision. Training ends with an error if one is too high."""
 
+# The keys of each schedule.
 _DEFAULTS: dict[str, dict[str, float]] = {
     "noam": {"factor": 2.0, "warmup": 4000},
     "inverse_sqrt": {"rate": 7e-4, "warmup": 4000},
@@ -89,7 +90,6 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "cosine": {"rate": 1e-3, "warmup": 1000, "floor": 0.0},
     "wsd": {"rate": 1e-3, "warmup": 1000, "floor": 0.0, "decay": 0.2},
 }
-"""The keys of each schedule."""
 
 
 class Schedule(Section):
@@ -136,9 +136,9 @@ class Schedule(Section):
         return {key: value for key, value in serialize(self).items() if key == "name" or key in _DEFAULTS[self.name]}
 
 
+# Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
+# falling schedule.
 DEFAULT_PATIENCE = 10
-"""Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
-falling schedule."""
 
 
 class Stop(Section):

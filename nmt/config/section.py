@@ -24,13 +24,13 @@ class _EntryOrList:
         return {"anyOf": [entries["items"], entries]}
 
 
+# A tuple that may be written as its only entry, without a list.
 OneOrMore = Annotated[
     tuple[Entry, ...],
     Field(strict=False),
     BeforeValidator(lambda value: value if isinstance(value, (list, tuple)) else () if value is None else (value,)),
     _EntryOrList(),
 ]
-"""A tuple that may be written as its only entry, without a list."""
 
 
 class Section(BaseModel):

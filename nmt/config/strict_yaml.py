@@ -21,16 +21,16 @@ import yaml
 from nmt.errors import ConfigError
 
 Location = tuple[int | str, ...]
+# In place of the line of a key that an override set.
 OVERRIDDEN = sys.maxsize
-"""In place of the line of a key that an override set."""
 
+# The words without quotes that are no text.
 _TYPES = {
     "null": r"(~|null|Null|NULL|)\Z",
     "bool": r"(true|True|TRUE|false|False|FALSE)\Z",
     "int": r"[-+]?[0-9][0-9_]{0,99}\Z",
     "float": r"([-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z",
 }
-"""The words without quotes that are no text."""
 _RESOLVERS = {None: [(f"tag:yaml.org,2002:{name}", re.compile(pattern)) for name, pattern in _TYPES.items()]}
 
 

@@ -19,8 +19,8 @@ from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
 from nmt.text.segment import is_punctuation, words, words_of_pieces
 
+# Pairs of a source word and a target word, both counted from 0, in the order of the target.
 Links = list[tuple[int, int]]
-"""Pairs of a source word and a target word, both counted from 0, in the order of the target."""
 
 
 def default_heads(settings: ModelSettings) -> AlignmentHeads:
@@ -105,10 +105,10 @@ def _membership(words: Sequence[range], count: int) -> Tensor:
     return table
 
 
+# More sentences hardly change the choice; longer ones need much RAM, which holds the weights of all heads.
 _SENTENCES, _LONGEST = 2000, 100
-"""More sentences hardly change the choice; longer ones need much RAM, which holds the weights of all heads."""
+# Tokens are partners if at least this many sentences contain both and their Dice coefficient is at least this.
 _MIN_SENTENCES, _MIN_DICE = 3, 0.5
-"""Tokens are partners if at least this many sentences contain both and their Dice coefficient is at least this."""
 _MAX_OF_A_KIND = 10  # anchors of one kind, so that no single name decides
 _MIN_KINDS = 10  # with fewer kinds of anchors no heads are chosen
 

@@ -60,10 +60,9 @@ class Candidates:
     tokens: Tensor
 
 
+# Receives the hypotheses of a step, their best extensions, those that are extended further, and the rows they extend;
+# it must not change the tensors.
 Observer = Callable[[ActiveBeams, Candidates, ActiveBeams, Tensor], None]
-"""Receives the hypotheses of a step, their best extensions, those that are extended further, and the rows they extend.
-
-It must not change the tensors."""
 
 
 def beam_search(

@@ -24,8 +24,8 @@ from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
 
 _MIN_SENTENCES_TO_PACK = 5  # fewer sentences are translated faster than weights are packed
+# The most active hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache.
 _CPU_HYPOTHESES = 480
-"""The most active hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache."""
 _MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
 
 

@@ -26,15 +26,15 @@ class SearchOptions(DecodeSettings):
     no effect. Raises ConfigError if two values contradict each other.
     """
 
+    # The longest translation. A model without a limit gets the default one.
     max_length: MaxLength = MaxLength()
-    """The longest translation. A model without a limit gets the default one."""
     batch_tokens: PositiveInt = 8192
+    # Number of hypotheses to return for each sentence.
     n_best: int = 1
-    """Number of hypotheses to return for each sentence."""
+    # Token ids that are never generated.
     forbidden: tuple[int, ...] = (PAD, UNK, BOS)
-    """Token ids that are never generated."""
+    # Whether log-probabilities are needed; greedy search finds the same tokens without them.
     log_probs: bool = True
-    """Whether log-probabilities are needed; greedy search finds the same tokens without them."""
 
     @classmethod
     def from_settings(cls, settings: DecodeSettings, n_best: int = 1) -> Self:

@@ -16,8 +16,8 @@ from nmt.decoding.options import Rule, SearchOptions
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
+# From logits (N, V), prefixes (N, L) and indices (N) of hypotheses: next tokens, log-probabilities (N).
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""From logits (N, V), prefixes (N, L) and indices (N) of hypotheses: next tokens, log-probabilities (N)."""
 
 
 def extend_to_end(

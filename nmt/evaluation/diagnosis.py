@@ -10,14 +10,14 @@ from nmt.text.languages import HAN, TargetLanguage, detect_language
 from nmt.text.normalize import normalize
 from nmt.text.segment import words
 
+# Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines.
 _FREQUENT_FAULTS = {"empty": 0.05, "copy": 0.05, "repetition": 0.2, "script": 0.2, "variant": 0.2}
-"""Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines."""
 _AT_LEAST = 5
+# Text is tokenized if this share of its lines looks so, and three times the share in the references: French has a
+# space before `?`, and a test set may itself be tokenized.
 _TOKENIZED_SHARE, _TOKENIZED_FACTOR = 0.2, 3.0
-"""Text is tokenized if this share of its lines looks so, and three times the share in the references: French has a
-space before `?`, and a test set may itself be tokenized."""
+# The most frequent words, mostly articles, pronouns and prepositions, are a third of the words of many texts.
 _FREQUENT_WORDS = 30
-"""The most frequent words, mostly articles, pronouns and prepositions, are a third of the words of many texts."""
 _LANGUAGE_FACTOR, _LEAST_LINES = 0.3, 20
 _TOKENIZED = re.compile(
     r"\s[.,!?;:。，！？；：、](\s|$)"  # He said : yes .

@@ -28,6 +28,7 @@ from nmt.text.normalize import normalize
 from nmt.text.protection import compare, compare_marks, lost_numbers, without_items
 from nmt.text.segment import words
 
+# What a line with a finding of each kind has, the most serious first.
 KINDS = {
     "empty": "no translation",
     "copy": "a copy of the source",
@@ -38,11 +39,10 @@ KINDS = {
     "placeholder": "a placeholder, tag, accelerator, code, URL or e-mail address missing or added",
     "punctuation": "ASCII punctuation in Chinese",
 }
-"""What a line with a finding of each kind has, the most serious first."""
 
 _LETTERS = {name: letters for name, letters in SCRIPTS.items() if name != "Japanese"} | {"Kana": KANA}
+# The longest repeated sequence that is searched for, in words.
 _LONGEST_UNIT = 20
-"""The longest repeated sequence that is searched for, in words."""
 _ASCII_MARK = re.compile(rf"(?<=[{HAN}])(?:[,!?;](?!\d)|[.:](?![.\w/:-]))|[,!?;](?=[{HAN}])")
 _WORD_LOOP = re.compile(r"([^\W\d_]{1,8}?)\1{7,}")
 
@@ -51,8 +51,8 @@ _WORD_LOOP = re.compile(r"([^\W\d_]{1,8}?)\1{7,}")
 class Finding:
     """A fault of one line."""
 
+    # From 1.
     line: int
-    """From 1."""
     kind: str  # one of KINDS
     detail: str
 

@@ -21,15 +21,15 @@ if TYPE_CHECKING:  # importing these is slow, and `nmt score --help` does not ne
     from sacrebleu.metrics.base import Metric
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
+# Bootstrap samples, as in sacreBLEU's own command line.
 RESAMPLES = 1000
-"""Bootstrap samples, as in sacreBLEU's own command line."""
 
+# The default of sacreBLEU.
 _SEED = 12345
-"""The default of sacreBLEU."""
+# Lines of bootstrap samples that are drawn at once.
 _DRAWN_AT_ONCE = 1_000_000
-"""Lines of bootstrap samples that are drawn at once."""
+# Lines between two reports of progress: TER takes about a second for 50 lines of Chinese.
 _LINES_AT_ONCE = 20
-"""Lines between two reports of progress: TER takes about a second for 50 lines of Chinese."""
 _EXTRA_PACKAGES = {"ja-mecab": ("Japanese", "sacrebleu[ja]"), "ko-mecab": ("Korean", "sacrebleu[ko]")}
 
 
@@ -66,11 +66,11 @@ class Measurement:
     """The statistics of each line of a text under one metric."""
 
     scorer: "Metric"
+    # The same metric for single lines: BLEU without the n-gram orders that are longer than the line.
     sentence_scorer: "Metric"
-    """The same metric for single lines: BLEU without the n-gram orders that are longer than the line."""
     statistics: list[list[float]]
+    # The results of `resampled`, which intervals and comparisons of one system have in common.
     _resampled: "dict[int, npt.NDArray[np.float64]]" = field(default_factory=dict, init=False, compare=False)
-    """The results of `resampled`, which intervals and comparisons of one system have in common."""
 
     @property
     def name(self) -> str:
@@ -177,8 +177,8 @@ class Comparison:
     name: str
     value: float
     baseline: float
+    # Probability of a difference at least as large between equally good systems (paired bootstrap, Koehn 2004).
     p_value: float
-    """Probability of a difference at least as large between equally good systems (paired bootstrap, Koehn 2004)."""
     signature: str
     lower_is_better: bool = False
 
@@ -213,8 +213,8 @@ def compare(system: Measurement, baseline: Measurement) -> Comparison:
     return Comparison(after.name, after.value, before.value, p_value, after.signature, after.lower_is_better)
 
 
+# The longest lines of each bucket but the last, in words.
 LENGTHS = (5, 10, 20, 30, 40, 60)
-"""The longest lines of each bucket but the last, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ class Bucket:
     """Some lines of a text."""
 
     name: str
+    # Indices, from 0.
     lines: tuple[int, ...]
-    """Indices, from 0."""
 
 
 def length_buckets(lines: Sequence[str]) -> list[Bucket]:

@@ -16,11 +16,11 @@ class SystemScores:
 
     name: str
     scores: tuple[Score, ...]
+    # With the baseline, one for each score; none for the baseline itself.
     comparisons: tuple[Comparison, ...] = ()
-    """With the baseline, one for each score; none for the baseline itself."""
     findings: tuple[Finding, ...] = ()
+    # For each score its values in the buckets.
     by_length: tuple[tuple[float, ...], ...] = ()
-    """For each score its values in the buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class ScoreReport:
     lines: int
     language: TargetLanguage
     systems: tuple[SystemScores, ...]
+    # Reasons why the scores may not be meaningful.
     warnings: tuple[str, ...] = ()
-    """Reasons why the scores may not be meaningful."""
     buckets: tuple[Bucket, ...] = ()
+    # What the buckets count, such as words of the reference.
     length_of: str = ""
-    """What the buckets count, such as words of the reference."""
 
     def as_json(self) -> str:
         """Return the report as one JSON object: the scores of HYP, then those of all systems if there are several."""

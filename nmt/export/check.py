@@ -15,8 +15,8 @@ from nmt.errors import DataError, ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.text.normalize import normalize
 
+# The exported model: returns the log-probability of each target token and of `</s>`, for pairs of ids.
 Score = Callable[[Sequence[Pair]], list[list[float]]]
-"""The exported model: returns the log-probability of each target token and of `</s>`, for pairs of ids."""
 
 LINES = (
     "Good morning.",
@@ -28,8 +28,8 @@ LINES = (
     "你好!请问火车站在哪里?",
     "Ünïcödé 🙂 ▁ <s>",
 )  # fmt: skip
+# The largest mean difference per token of a line: in fp32 only the order of sums differs, other types round.
 EXACT, ROUNDED = 1e-4, 0.1
-"""The largest mean difference per token of a line: in fp32 only the order of sums differs, other types round."""
 _ADVICE = (
     "\nWeights of fewer bits change probabilities, most of all int8 on processors without VNNI, where sums of 8-bit "
     "products are cut off at 16 bits; --quantization float16 changes them less, float32 not at all"

@@ -32,6 +32,7 @@ from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 POSITIONS = 2048  # rows in the table of positions, which transformers computes when it loads the model
+# Patterns in the names of our modules, and what transformers has instead, in the order of their application.
 _NAMES = (
     (r"^(encoder|decoder)_norm$", r"\1.layer_norm"),
     (r"^(encoder|decoder)\.(?=\d)", r"\1.layers."),
@@ -41,7 +42,7 @@ _NAMES = (
     (r"\bfeed_forward_sublayer\.norm$", "final_layer_norm"),
     (r"_sublayer\.norm$", "_layer_norm"),
 )
-"""Patterns in the names of our modules, and what transformers has instead, in the order of their application."""
+# Our linear layers, and those of transformers that have their rows.
 _PROJECTIONS = {
     "query_key_value": "q_proj k_proj v_proj",
     "query": "q_proj",
@@ -50,7 +51,6 @@ _PROJECTIONS = {
     "inner": "fc1",
     "outer": "fc2",
 }
-"""Our linear layers, and those of transformers that have their rows."""
 
 
 def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:

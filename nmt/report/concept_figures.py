@@ -27,8 +27,8 @@ from nmt.training.optimizer import learning_rate
 
 _DIM, _LENGTH = 128, 100
 _STEPS = 20_000
+# A logit whose probability is 0 in single precision.
 _IMPOSSIBLE = -80.0
-"""A logit whose probability is 0 in single precision."""
 
 
 def formula_drawings() -> list[Drawing]:
@@ -110,8 +110,8 @@ def token_loss(chance: float, smoothing: float, vocabulary: int = 1000) -> float
     return float(loss)
 
 
+# A batch small enough that its tokens can be read.
 _SENTENCES, _MOST_TOKENS = 8, 14
-"""A batch small enough that its tokens can be read."""
 _SEED = 1
 _VISIBLE = ListedColormap(["#b9bec4", "#2a6f9e"])
 

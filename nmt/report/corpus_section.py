@@ -15,8 +15,8 @@ from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.rules import RULES
 from nmt.text.readers import shortened
 
+# Sentence pairs whose lengths are drawn; a larger corpus is sampled, always in the same way.
 PAIRS_MEASURED = 200_000
-"""Sentence pairs whose lengths are drawn; a larger corpus is sampled, always in the same way."""
 _LONGEST = 300  # characters of an example
 _INTERVALS = 40
 

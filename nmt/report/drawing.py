@@ -23,15 +23,15 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+# The colour of text and axes; in a page that of its text, which depends on the theme.
 INK = "#1b1f24"
-"""The colour of text and axes; in a page that of its text, which depends on the theme."""
+# The palette of Okabe & Ito (2008), which people with any colour vision can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
-"""The palette of Okabe & Ito (2008), which people with any colour vision can distinguish."""
+# Inches: the width of figures with several panels. Text is readable where they are 800 pixels wide.
 WIDE = 8.0
-"""Inches: the width of figures with several panels. Text is readable where they are 800 pixels wide."""
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
+# The common Simplified and Traditional characters, for machines without a font that has them.
 _SHIPPED = "common-han.ttf"
-"""The common Simplified and Traditional characters, for machines without a font that has them."""
 _GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
 
 Matrix = npt.NDArray[np.float32]
@@ -41,14 +41,14 @@ Matrix = npt.NDArray[np.float32]
 class Drawing:
     """A figure, and what it shows in words."""
 
+    # The name of its files, without extension.
     name: str
-    """The name of its files, without extension."""
     title: str
+    # What to see in it.
     caption: str
-    """What to see in it."""
     figure: Figure
+    # The function or class whose results are drawn.
     code: str = ""
-    """The function or class whose results are drawn."""
 
 
 @cache

@@ -22,8 +22,8 @@ class Html(str):
 class Section(NamedTuple):
     """A section of the page."""
 
+    # A word: the fragment of its address.
     id: str
-    """A word: the fragment of its address."""
     title: str
     html: Html
 

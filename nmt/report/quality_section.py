@@ -11,10 +11,10 @@ from nmt.report.page import Html, Section, bullets, element, facts, figures, fol
 from nmt.report.translations import System, length_drawing, lines_html
 from nmt.system.console import counted
 
+# Best and worst sentences, and sentences that differ most.
 _SHOWN = 10
-"""Best and worst sentences, and sentences that differ most."""
+# Sentences of each kind of fault.
 _EXAMPLES = 5
-"""Sentences of each kind of fault."""
 
 
 def quality_section(systems: Sequence[System], missing: Sequence[str] = ()) -> Section:
@@ -68,8 +68,8 @@ def _faults(system: System) -> Html:
     return joined([table(("kind", "lines", "the line has"), rows), *examples])
 
 
+# Points of chrF: a line of a smaller difference is equally good.
 _EQUAL = 0.5
-"""Points of chrF: a line of a smaller difference is equally good."""
 
 
 def comparison_section(first: Sequence[System], second: Sequence[System]) -> Section:

@@ -39,10 +39,10 @@ class RunRecords:
         self.train, self.validations, self.skipped = (
             _ordered(records, kind) for kind in ("train", "validation", "skipped")
         )
+        # Of the newest checkpoint.
         self.progress = _read_last_progress(path)
-        """Of the newest checkpoint."""
+        # Versions and device.
         self.environment: dict[str, Any] = marker.get("environment", {})
-        """Versions and device."""
         self.test_scores = _read_test_scores(path / "test.json")
 
     @property

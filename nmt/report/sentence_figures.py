@@ -28,24 +28,24 @@ from nmt.text.segment import words
 from nmt.text.tokenizer import BOS, EOS
 from nmt.translation.translator import Translator
 
+# What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but
+# dropped, because no extension of it can be among the n best or because it is improbable.
 Outcome = Literal["active", "finished", "pruned", "dropped"]
-"""What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but
-dropped, because no extension of it can be among the n best or because it is improbable."""
 
 
 @dataclass(frozen=True)
 class Node:
     """A candidate of a step: a hypothesis of the step before and one more token."""
 
+    # The number of the node that it extends; -1 for `<s>`.
     parent: int
-    """The number of the node that it extends; -1 for `<s>`."""
+    # From 1: the length of the hypothesis, with `</s>`.
     step: int
-    """From 1: the length of the hypothesis, with `</s>`."""
     token: int
+    # Log-probability of the token after its prefix.
     log_prob: float
-    """Log-probability of the token after its prefix."""
+    # Log-probability of the whole hypothesis: the sum of `log_prob` from `<s>` to here.
     total: float
-    """Log-probability of the whole hypothesis: the sum of `log_prob` from `<s>` to here."""
     outcome: Outcome
 
 
@@ -96,10 +96,11 @@ def search_tree(model: StepModel, ids: Sequence[int], options: SearchOptions) ->
     return tree, found
 
 
+# Tokens of a sentence; figures of longer ones cannot be read.
 _LONGEST = 60
-"""Tokens of a sentence; figures of longer ones cannot be read."""
+# Words in the sentence that is chosen.
 _WORDS = range(4, 10)
-"""Words in the sentence that is chosen."""
+# Title, label of the rows, label of the columns, and what to see in each kind of attention.
 _KINDS = {
     "encoder": ("Self-attention of the encoder", "source token", "source token",
                 "How much each source token (row) takes from each source token (column). Heads often attend to the "
@@ -111,7 +112,6 @@ _KINDS = {
               "How much each prediction (row) takes from each source token (column). Some heads follow the word "
               "alignment."),
 }  # fmt: skip
-"""Title, label of the rows, label of the columns, and what to see in each kind of attention."""
 _OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
     "active": ("extended in the next step", COLOURS[0], "-"),
     "finished": ("finished", COLOURS[2], "-"),

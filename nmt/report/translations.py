@@ -25,24 +25,24 @@ from nmt.text.readers import shortened
 from nmt.text.readers.opening import read_lines
 
 _TOKEN = re.compile(rf"\s+|[{UNSPACED}]|[^\W{UNSPACED}]+|.", re.DOTALL)
+# Characters of a sentence that are shown and compared; the comparison takes quadratic time.
 _LONGEST = 2000
-"""Characters of a sentence that are shown and compared; the comparison takes quadratic time."""
 
 
 @dataclass(frozen=True)
 class Text:
     """Sentences with a reference for each, in one target language."""
 
+    # Such as `Test text`.
     title: str
-    """Such as `Test text`."""
+    # The languages of source and target; empty if unknown.
     codes: tuple[str, str]
-    """The languages of source and target; empty if unknown."""
+    # That of the target, for the metrics.
     language: TargetLanguage
-    """That of the target, for the metrics."""
     source: list[str] | None
     reference: list[str]
+    # What translated it.
     note: str = ""
-    """What translated it."""
 
     @property
     def pairs(self) -> tuple[list[str] | None, list[str]]:

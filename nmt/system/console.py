@@ -13,17 +13,17 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+# Takes the amount of work just done.
 Advance = Callable[[int], None]
-"""Takes the amount of work just done."""
+# Takes the amount done and the position reached, both from the beginning.
 AdvanceTo = Callable[[int, int], None]
-"""Takes the amount done and the position reached, both from the beginning."""
 
+# Seconds between two progress lines where stderr is not a terminal.
 _PLAIN_SECONDS = 15.0
-"""Seconds between two progress lines where stderr is not a terminal."""
+# Columns; a longer bar leaves no room in 80 columns for the ^C that the terminal shows, which then breaks the line.
 _BAR_WIDTH = 30
-"""Columns; a longer bar leaves no room in 80 columns for the ^C that the terminal shows, which then breaks the line."""
+# C0 and C1 control characters but tab and newline, and the ones that override the direction of text.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""C0 and C1 control characters but tab and newline, and the ones that override the direction of text."""
 
 
 def printable(text: str) -> str:

@@ -16,9 +16,9 @@ from nmt.model import cpu
 from nmt.system.device import choose_device, computes_in_bf16, set_threads
 from nmt.text.proposing.proposal import Proposal
 
+# Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
+# tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where training chooses bf16; on GPUs it is not measured yet.
 _UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
-"""Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
-tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where training chooses bf16; on GPUs it is not measured yet."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from nmt.errors import ConfigError, DamagedError
 from nmt.system.console import counted
 from nmt.system.files import Marker
 
+# The file by which a folder is a run.
 RUN = Marker("run.json", "nmt run", 4)
-"""The file by which a folder is a run."""
 PROGRESS_FILE = "progress.json"
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 

@@ -31,8 +31,8 @@ class ScoredText(NamedTuple):
     sources: Sequence[str]
     references: Sequence[str]
     language: str
+    # The tag that precedes each source, besides that of the target language.
     tag: str | None = None
-    """The tag that precedes each source, besides that of the target language."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Evaluation:
 
     texts: Sequence[ScoredText]
     translations: Sequence[list[str]]
+    # BLEU and chrF of each text.
     scores: Sequence[tuple[Score, Score]]
-    """BLEU and chrF of each text."""
+    # In nats per target token, not smoothed; measured in validations only.
     loss: float = math.nan
-    """In nats per target token, not smoothed; measured in validations only."""
 
     def metric(self, name: str) -> float:
         """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""

@@ -42,8 +42,8 @@ class LineBatch(NamedTuple):
         return [decode_line(line) for line in self.lines]
 
 
+# Returns the output of a line batch, and the numbers of its lines whose translation has a problem.
 Process = Callable[[LineBatch], tuple[str, list[int]]]
-"""Returns the output of a line batch, and the numbers of its lines whose translation has a problem."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class LineInput:
     """An input stream and, optionally, a text that is parallel to it."""
 
     stream: BinaryIO
+    # `Translator.scale`: how many times as large as on a CPU a line batch is.
     scale: int = 1
-    """`Translator.scale`: how many times as large as on a CPU a line batch is."""
     parallel: Sequence[str] | None = None  # a line for each line of the input
     option: str = ""  # the option that names the file of the parallel text
 

@@ -144,14 +144,14 @@ def bare(text: str, start: int, end: int) -> tuple[int, int]:
     return (letters[0], letters[-1] + 1) if letters else (start, end)
 
 
+# A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\an8}`).
+#
+# `<T>` in `List<Array<T>>` is none.
 _TAG = re.compile(
     r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>(?!>)|<\d[\d:.]*>|\{\\[^{}]*\}"
 )
-"""A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\\an8}`).
-
-`<T>` in `List<Array<T>>` is none."""
+# The first character of the scripts without spaces between words.
 _UNSPACED = "\u2e80"
-"""The first character of the scripts without spaces between words."""
 
 
 class Tag(NamedTuple):

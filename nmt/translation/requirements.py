@@ -22,8 +22,8 @@ class TranslateOptions:
     """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
     search: SearchOptions
+    # Lines of more tokens are split into segments: models translate longer input than in their training badly.
     longest_source: int
-    """Lines of more tokens are split into segments: models translate longer input than in their training badly."""
     glossary: Glossary | None = None
     alignment: bool = False  # whether to align words of source and translation
     document: bool = False  # whether lines are texts of a document: each sentence is translated by itself

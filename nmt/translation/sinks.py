@@ -24,8 +24,8 @@ from nmt.system.console import counted
 from nmt.system.distributed import rank
 from nmt.system.files import disk_errors, real_path, write_output
 
+# Everything that determines the output, as JSON, by the names in recipes and options.
 Fingerprint = dict[str, Any]
-"""Everything that determines the output, as JSON, by the names in recipes and options."""
 
 
 class StreamOutput:

@@ -31,10 +31,10 @@ from nmt.text.segment import join_segments, sentences, split_line
 from nmt.translation.placement import Phrase, Tag, cut_items, original, part_of, place, with_tags, without_tags
 from nmt.translation.requirements import TranslateOptions
 
+# Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
-"""Lines read before any is translated: enough to sort by length, few enough to need little RAM."""
+# How many times as many lines and tokens as a CPU a GPU takes at a time.
 _GPU_SCALE = 16
-"""How many times as many lines and tokens as a CPU a GPU takes at a time."""
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
@@ -117,11 +117,11 @@ class Translator:
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
         self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+        # The size of line batches and of batches, as a multiple of those on a CPU.
         self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
-        """The size of line batches and of batches, as a multiple of those on a CPU."""
         recorded = [model.longest_source for model in self.models if model.longest_source is not None]
+        # The most source tokens, without `</s>`, of a segment.
         self._longest_source = min(recorded, default=_LONGEST_SOURCE)
-        """The most source tokens, without `</s>`, of a segment."""
 
     @classmethod
     def load(

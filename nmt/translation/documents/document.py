@@ -18,10 +18,10 @@ from typing import NamedTuple
 from nmt.errors import DataError
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# Why there is no text to translate in a table whose translations go to a column.
 TRANSLATED = (
     "all have a text in {} already, which is kept; empty it to translate again, or name another one with --into"
 )
-"""Why there is no text to translate in a table whose translations go to a column."""
 # splitlines() would also split at U+2028 and other characters
 _LINE = re.compile(r"(?=.|[\r\n])([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -32,8 +32,8 @@ class Slot(NamedTuple):
 
     text: str
     place: str  # what identifies it in messages: a line number or an id
+    # Puts a translation in its place.
     write: Callable[[str], object]
-    """Put a translation in its place."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,11 @@ class Document:
 
     name: str
     slots: Sequence[Slot]
+    # Returns the file with the translations that were written. Raises DataError for a character that the file's
+    # encoding does not have.
     encoded: Callable[[], bytes]
-    """Return the file with the translations that were written.
-
-    Raises DataError for a character that the file's encoding does not have."""
+    # Why there may be no text to translate, and what to do.
     without_texts: str = "it has no text"
-    """Why there may be no text to translate, and what to do."""
 
 
 class Line(NamedTuple):
@@ -61,8 +60,8 @@ class Line(NamedTuple):
 class Content:
     """The text of a file, and how it is encoded."""
 
+    # The file in error messages.
     name: str
-    """The file in error messages."""
     text: str
     encoding: str = "utf-8"
     mark: bytes = b""

@@ -10,10 +10,10 @@ from nmt.translation.documents.document import Content, Document, Edits
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Keys that begin so hold no text: those of Application Resource Bundles (`@title`), and `$schema`.
 _METADATA = ("@", "$")
-"""Keys that begin so hold no text: those of Application Resource Bundles (`@title`), and `$schema`."""
+# Keys of strings that a program reads. In a file of texts they may have labels, which begin with a capital.
 _IDENTIFYING = {"id", "class", "className", "type", "href", "url", "src", "key"}
-"""Keys of strings that a program reads. In a file of texts they may have labels, which begin with a capital."""
 
 
 class _String(NamedTuple):

@@ -70,10 +70,10 @@ def _parsed_po(content: Content) -> polib.POFile:
         raise DataError(f"{content.name}:{place}: not a PO file: {problem}") from None
 
 
+# Inline elements around text; what is inside others is code of the original format.
 _PAIRS = {"g", "mrk", "pc"}
-"""Inline elements around text; what is inside others is code of the original format."""
+# Codes that open and close a pair.
 _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
-"""Codes that open and close a pair."""
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _LANGUAGES = (("source-language", "target-language"), ("srcLang", "trgLang"))
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>\s*")

@@ -15,8 +15,8 @@ from nmt.translation.documents.document import TRANSLATED, Content, Document, Sl
 from nmt.translation.documents.json_strings import quoted, value_of
 
 _SEPARATORS = ",;\t|"
+# A first line that tells Excel the separator.
 _STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
-"""A first line that tells Excel the separator."""
 
 
 def read_table(content: Content, format_: str, column: str | None, into: str | None = None) -> Document:

@@ -16,16 +16,16 @@ _TIMES = {
     "vtt": (re.compile(rf"\s*{_VTT_MOMENT}[ \t]+-->[ \t]+{_VTT_MOMENT}(?:[ \t].*)?"), "00:01.000 --> 00:02.500"),
 }
 _DASH = r"[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))"
+# The start of a line that belongs to another speaker than the line before.
 _SPEAKER = re.compile(rf"\s*(?:<(?!v)[^<>]*>|\{{\\[^{{}}]*\}})*(?:{_DASH}|<v[\s.>])")
-"""The start of a line that belongs to another speaker than the line before."""
+# Spaces and the dash of a speaker, which are no part of the text.
 _LEADING = re.compile(rf"\s*(?:(?:<[^<>]*>|\{{\\[^{{}}]*\}})*{_DASH})?")
-"""Spaces and the dash of a speaker, which are no part of the text."""
 _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _UNBROKEN = re.compile(r"(?:<[^<>]*>|[^\s<]|<)+")
+# A line break in whose place no space is needed.
 _BREAK_BETWEEN = re.compile(rf"(?<=[{UNSPACED_TEXT}])\n(?=[{UNSPACED_TEXT}])")
-"""A line break in whose place no space is needed."""
+# Between two characters of text without spaces, not before punctuation and not inside a tag.
 _BREAK_INSIDE = re.compile(rf"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])(?![^<>]{{0,100}}>)")
-"""Between two characters of text without spaces, not before punctuation and not inside a tag."""
 
 
 def read_subtitles(content: Content, format_: str) -> Document:

@@ -31,16 +31,16 @@ _ENDINGS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | 
     ".mqxliff": "xliff",
     ".ndjson": "jsonl",
 }
+# How formats declare their encoding.
 _DECLARED = {
     "po": re.compile(rb"charset=(?!CHARSET)([\w.:-]+)"),  # a template has CHARSET
     "xliff": re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)"),
 }
-"""How formats declare their encoding."""
+# Endings of formats that are not translated: as lines of text, their keys and markup would be.
 _STRUCTURED = re.compile(
     r"\.(x?html?|xml|tmx|docx|od[tsp]|xlsx|pptx|pdf|rtf|epub|idml|md|rst|tex|properties|strings(dict)?|resx|ts|ya?ml|toml"
     r"|ini|ftl|ass|ssa|sbv|ttml|txlf|json[c5]|ipynb|svg|php|js|tsx|markdown|sub|smi)"
 )
-"""Endings of formats that are not translated: as lines of text, their keys and markup would be."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class DocumentOptions:
     """The format of a document, and which of its texts are translated."""
 
     format: Format
+    # Name or number of a column, or a key.
     column: str | None = None
-    """Name or number of a column, or a key."""
+    # Where the translation goes; None: in place of the text.
     into: str | None = None
-    """Where the translation goes; None: in place of the text."""
 
     def __post_init__(self) -> None:
         for option, given, formats in (
@@ -102,8 +102,8 @@ def format_of(name: str | None, path: Path | None) -> Format | None:
 
 
 # from the start of a run of spaces, and possessive: otherwise long runs take quadratic time
+# What is between the lines of a text, and around it; it stays.
 _LINE = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
-"""What is between the lines of a text, and around it; it stays."""
 
 
 def translate_document(
