@@ -145,7 +145,6 @@ def bare(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 # A tag of XML, HTML or subtitles, a time within a cue (`<00:01.500>`), and a style override (`{\an8}`).
-#
 # `<T>` in `List<Array<T>>` is none.
 _TAG = re.compile(
     r"<(?P<closing>/?)(?P<name>[A-Za-z][\w-]*)(?:[^<>\"']|\"[^\"<]*\"|'[^'<]*')*>(?!>)|<\d[\d:.]*>|\{\\[^{}]*\}"
