@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import stat
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def run_command(*arguments: str | Path, stdin: str | None = None) -> Result:
 def write_lines(path: Path, *lines: str) -> Path:
     """Write a text file of these lines and return its path."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def write_zip(path: Path, **members: str | bytes) -> Path:
+    """Write a zip archive with members of these contents and return its path."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
     return path
 
 

@@ -18,6 +18,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.manifest import why_stale
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing import preparation
 from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
 
 Pairs = list[tuple[str, str]]
@@ -146,14 +147,16 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
         (TRAIN, VALID, "data.filters.max_tokens=1", r"none kept: too_long \(a side longer than max_tokens\): 300"),
         (TRAIN, TRAIN, "", r"leak \(.*\): \d+; data\.valid and data\.test contain these sentences"),
         ([], VALID, "", r"train\.tsv: no sentence pairs in it; expected one pair per line"),
-        (TRAIN, [], "", r"valid\.tsv: no sentence pairs in it"),
+        (TRAIN, [("", "x"), ("y", "")], "", r"valid\.tsv: 2 pairs read, none kept: empty"),
         ([*TRAIN, ("no tab\nx", "y")], VALID, "", r"train\.tsv:301: found 1 column"),
         (TRAIN, VALID, "data.valid.file=gone.tsv", r"^data\.valid\.file: .*gone\.tsv: no such file"),
     ],
 )
 def test_unusable_text_is_refused_with_its_place_and_leaves_no_corpus(
-    folder: Path, train: Pairs, valid: Pairs, override: str, message: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, train: Pairs, valid: Pairs, override: str, message: str
 ) -> None:
+    if "max_tokens" not in override:
+        monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
     write_tsv(folder / "train.tsv", train)
     write_tsv(folder / "valid.tsv", valid)
     with pytest.raises(DataError, match=message):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from docs.prepare_on_cluster import prepare_with
 from nmt.commands.prepare import prepare
 from nmt.config import Filters, LanguagePair, MaxLength
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text import tokenizer
 from nmt.text.manifest import PREPARED
@@ -165,15 +165,6 @@ def test_preparation_that_ends_early_leaves_the_old_corpus_or_none(
     prepare(recipe_in(folder), QUIET)
     assert contents(folder / "prepared") == before
     assert [path.name for path in (folder / "prepared").glob(".*")] == []
-
-
-def test_unusable_validation_text_is_found_before_the_tokenizer_is_trained(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_tsv(folder / "valid.tsv", [("", "x"), ("y", "")])
-    monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
-    with pytest.raises(DataError, match=r"valid\.tsv: 2 pairs read, none kept: empty"):
-        prepare(recipe_in(folder), QUIET)
 
 
 def test_other_files_in_the_folder_of_a_prepared_corpus_are_kept(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import SentencePair
-from nmt.text.readers.tmx import declared_languages, read_tmx
+from nmt.text.readers.tmx import read_tmx
 
 
 def tmx(*units: dict[str, str], head: str = "") -> str:
@@ -55,9 +55,6 @@ def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused
     assert rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "c"}, UNIT)) == [("one", "uno", 6)]
     with pytest.raises(DataError, match=r"a\.tmx: no unit has both en and it; found de, en, fr$"):
         rows(tmp_path, tmx({"en": "a", "de": "b"}, {"en": "a", "fr": "b"}))
-    for units, expected in (((), []), (({"it-IT": "uno", "en-US": "one"}, UNIT), ["en-US", "it-IT", "en", "it"])):
-        (tmp_path / "a.tmx").write_text(tmx(*units))
-        assert declared_languages(tmp_path / "a.tmx") == expected
 
 
 @pytest.mark.parametrize(
