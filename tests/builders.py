@@ -6,6 +6,7 @@ Everything is a function of its arguments: the same seed gives the same weights 
 import hashlib
 import io
 import json
+import math
 import os
 import random
 import shutil
@@ -114,6 +115,15 @@ def demo_pairs(count: int, start: int = 0, target: int = 1) -> list[tuple[str, s
     """Return different pairs of the demonstration text from a line on: English with Italian, or with Chinese (2)."""
     rows = [line.split("\t") for line in DEMO.read_text(encoding="utf-8").splitlines()[start : start + count]]
     return [(row[0], row[target]) for row in rows]
+
+
+def random_lengths(count: int, ratio: float, seed: int = 3) -> list[tuple[int, int]]:
+    """Return lengths of sentences and of their translations, which vary as sums of independent words."""
+    choose, lengths = random.Random(seed), list[tuple[int, int]]()
+    for _ in range(count):
+        source = max(1, round(choose.lognormvariate(3.5, 0.6)))
+        lengths.append((source, max(1, round(choose.gauss(ratio * source, math.sqrt(ratio * source))))))
+    return lengths
 
 
 def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe, load_recipe
+from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.manifest import why_stale
@@ -122,13 +122,9 @@ def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.Captu
         ("data.train.0.file=other.tsv", 'data.train.0.file: was "train.tsv", now "other.tsv"'),
     ],
 )
-def test_why_stale_names_the_changed_settings_and_texts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, override: str, reason: str
-) -> None:
+def test_why_stale_names_the_changed_settings_and_texts(folder: Path, override: str, reason: str) -> None:
     assert why_stale(recipe_in(folder)) == "there is none yet"
     prepare(recipe_in(folder), QUIET)
-    monkeypatch.chdir(folder)
-    write_tsv(folder / "other.tsv", demo_pairs(300, 4000))
     assert why_stale(recipe_in(folder)) is None
     assert reason in str(why_stale(recipe_in(folder, override)))
 
@@ -219,10 +215,7 @@ def start(folder: Path, *overrides: str) -> Path:
 
 
 def tuned(folder: Path, *overrides: str) -> Recipe:
-    content = yaml.safe_load((folder / "recipe.yaml").read_text())
-    content.pop("tokenizer")
-    (folder / "tuned.yaml").write_text(yaml.safe_dump(content))
-    return load_recipe(folder / "tuned.yaml", [f"train.init_from={folder / 'base'}", *overrides])
+    return recipe_in(folder, "tokenizer={}", f"train.init_from={folder / 'base'}", *overrides)
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])

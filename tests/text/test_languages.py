@@ -16,7 +16,6 @@ from tests.builders import TEXTS
     [
         ("zho_Hans", "zh"),
         ("cmn", "zh"),
-        ("ja", "ja-mecab"),
         ("kor", "ko-mecab"),
         ("it", "13a"),
         ("xx", "13a"),
@@ -24,9 +23,7 @@ from tests.builders import TEXTS
 )
 def test_tokenizer_for_language_codes_in_any_usual_spelling(code: str, tokenizer: str) -> None:
     target = languages.target_language(code)
-    assert target.tokenizer == tokenizer
-    assert target.found == "given"
-    assert target.notice is None
+    assert (target.tokenizer, target.found, target.notice) == (tokenizer, "given", None)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +97,6 @@ def test_east_asian_scripts_contain_exactly_their_letters_of_all_planes(letters:
 
 
 def test_unspaced_text_contains_no_latin_letters_and_no_spaces() -> None:
-    for code in range(0x110000):
-        if re.match(f"[{languages.UNSPACED}]", chr(code)):
-            assert re.match(f"[{languages.UNSPACED_TEXT}]", chr(code))
     assert re.fullmatch(f"[{languages.UNSPACED_TEXT}]+", "猫は、。「」・ー〜！？（）ﾟㄅ〱")
     assert not re.search(f"[{languages.UNSPACED_TEXT}]", "Aéя한 \u3000\t.,–")
 

@@ -47,9 +47,8 @@ def test_planted_property_is_the_only_finding(source: str, target: str, code: st
 def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> None:
     pairs = [SentencePair(ENGLISH, TEXTS["fr"] if line % 50 == 7 else ITALIAN, line) for line in range(1, 501)]
     (finding,) = findings("train.tsv", LANGUAGES, pairs, Filters())
-    assert finding.text == (
-        "the target (it) is in another language in 2.0% of the lines: data.filters.language: true removes such pairs"
-    )
+    text = "the target (it) is in another language in 2.0% of the lines: data.filters.language: true removes such pairs"
+    assert finding.text == text
     assert finding.examples[0] == f"line 7: {TEXTS['fr']}"
     assert findings("train.tsv", LANGUAGES, pairs, Filters(language=True)) == []
     assert findings("train.tsv", LANGUAGES, pairs, Filters(keep=("language",))) == []
