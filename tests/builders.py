@@ -6,10 +6,12 @@ Everything is a function of its arguments: the same seed gives the same weights 
 import hashlib
 import io
 import json
+import math
 import os
 import random
 import shutil
 import stat
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,14 @@ def write_lines(path: Path, *lines: str) -> Path:
     return path
 
 
+def write_zip(path: Path, **members: str | bytes) -> Path:
+    """Write a zip archive with members of these contents and return its path."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
 def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
     """Write sentence pairs as a two-column TSV file and return its path."""
     return write_lines(path, *(f"{source}\t{target}" for source, target in rows))
@@ -105,6 +115,15 @@ def demo_pairs(count: int, start: int = 0, target: int = 1) -> list[tuple[str, s
     """Return different pairs of the demonstration text from a line on: English with Italian, or with Chinese (2)."""
     rows = [line.split("\t") for line in DEMO.read_text(encoding="utf-8").splitlines()[start : start + count]]
     return [(row[0], row[target]) for row in rows]
+
+
+def random_lengths(count: int, ratio: float, seed: int = 3) -> list[tuple[int, int]]:
+    """Return lengths of sentences and of their translations, which vary as sums of independent words."""
+    choose, lengths = random.Random(seed), list[tuple[int, int]]()
+    for _ in range(count):
+        source = max(1, round(choose.lognormvariate(3.5, 0.6)))
+        lengths.append((source, max(1, round(choose.gauss(ratio * source, math.sqrt(ratio * source))))))
+    return lengths
 
 
 def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from nmt.commands.prepare import prepare
-from nmt.config import Recipe, load_recipe
+from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text.manifest import why_stale
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.preparing import preparation
 from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
 
 Pairs = list[tuple[str, str]]
@@ -121,13 +122,9 @@ def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.Captu
         ("data.train.0.file=other.tsv", 'data.train.0.file: was "train.tsv", now "other.tsv"'),
     ],
 )
-def test_why_stale_names_the_changed_settings_and_texts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, override: str, reason: str
-) -> None:
+def test_why_stale_names_the_changed_settings_and_texts(folder: Path, override: str, reason: str) -> None:
     assert why_stale(recipe_in(folder)) == "there is none yet"
     prepare(recipe_in(folder), QUIET)
-    monkeypatch.chdir(folder)
-    write_tsv(folder / "other.tsv", demo_pairs(300, 4000))
     assert why_stale(recipe_in(folder)) is None
     assert reason in str(why_stale(recipe_in(folder, override)))
 
@@ -146,14 +143,16 @@ def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFi
         (TRAIN, VALID, "data.filters.max_tokens=1", r"none kept: too_long \(a side longer than max_tokens\): 300"),
         (TRAIN, TRAIN, "", r"leak \(.*\): \d+; data\.valid and data\.test contain these sentences"),
         ([], VALID, "", r"train\.tsv: no sentence pairs in it; expected one pair per line"),
-        (TRAIN, [], "", r"valid\.tsv: no sentence pairs in it"),
+        (TRAIN, [("", "x"), ("y", "")], "", r"valid\.tsv: 2 pairs read, none kept: empty"),
         ([*TRAIN, ("no tab\nx", "y")], VALID, "", r"train\.tsv:301: found 1 column"),
         (TRAIN, VALID, "data.valid.file=gone.tsv", r"^data\.valid\.file: .*gone\.tsv: no such file"),
     ],
 )
 def test_unusable_text_is_refused_with_its_place_and_leaves_no_corpus(
-    folder: Path, train: Pairs, valid: Pairs, override: str, message: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, train: Pairs, valid: Pairs, override: str, message: str
 ) -> None:
+    if "max_tokens" not in override:
+        monkeypatch.setattr(preparation, "train_tokenizers", lambda *_: pytest.fail("a tokenizer was trained"))
     write_tsv(folder / "train.tsv", train)
     write_tsv(folder / "valid.tsv", valid)
     with pytest.raises(DataError, match=message):
@@ -216,10 +215,7 @@ def start(folder: Path, *overrides: str) -> Path:
 
 
 def tuned(folder: Path, *overrides: str) -> Recipe:
-    content = yaml.safe_load((folder / "recipe.yaml").read_text())
-    content.pop("tokenizer")
-    (folder / "tuned.yaml").write_text(yaml.safe_dump(content))
-    return load_recipe(folder / "tuned.yaml", [f"train.init_from={folder / 'base'}", *overrides])
+    return recipe_in(folder, "tokenizer={}", f"train.init_from={folder / 'base'}", *overrides)
 
 
 @pytest.mark.parametrize("shared", ["true", "false"])

@@ -1,7 +1,6 @@
 """Sentence pairs are read from files in any format and from archives."""
 
 import lzma
-import zipfile
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -11,25 +10,18 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
 from nmt.text.corpus import evenly_spread, named_languages, parts_of, read_pairs, text_files
 from nmt.text.readers import SentencePair
-from tests.builders import write_lines
+from tests.builders import write_lines, write_zip
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 TMX = (
-    '<tmx><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>{}</seg></tuv>'
-    '<tuv xml:lang="it"><seg>uno</seg></tuv></tu></body></tmx>'
+    '<tmx><header srclang="en"/><body><tu><tuv xml:lang="it-IT"><seg>uno</seg></tuv>'
+    '<tuv xml:lang="en"><seg>one</seg></tuv></tu></body></tmx>'
 )
 ONE = [("one", "uno")]
 
 
 def pairs(languages: LanguagePair | None = ENGLISH_ITALIAN, **settings: object) -> list[tuple[str, str]]:
     return [pair[:2] for pair in read_pairs(CorpusFile.model_validate(settings), languages)]
-
-
-def archive(path: Path, **members: str) -> Path:
-    with zipfile.ZipFile(path, "w") as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return path
 
 
 def test_tsv_columns_are_selected_and_pairs_have_their_line(tmp_path: Path) -> None:
@@ -55,7 +47,7 @@ def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
     [
         ("ita.txt", "one\tuno\tCC-BY 2.0"),
         ("a.csv", 'en,it\n"one",uno'),
-        ("A.TMX", TMX.format("one")),
+        ("A.TMX", TMX),
         ("a.jsonl", '{"en": "one", "it": "uno"}'),
         ("a.unknown", "one\tuno"),
     ],
@@ -65,7 +57,7 @@ def test_format_is_that_of_the_name(tmp_path: Path, name: str, content: str) -> 
     packed = tmp_path / f"{name}.xz"
     packed.write_bytes(lzma.compress(content.encode()))
     assert pairs(file=packed) == ONE
-    path = archive(tmp_path / "a.zip", **{f"folder/{name}": content, "README": "x"})
+    path = write_zip(tmp_path / "a.zip", **{f"folder/{name}": content, "README": "x"})
     assert pairs(file=path) == pairs(file=path / "folder" / name) == ONE
     assert text_files(CorpusFile(file=path / "folder" / name)) == {"file": path}
 
@@ -78,13 +70,13 @@ def test_formats_of_translation_programs_are_refused_with_the_way_to_convert(tmp
 
 def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
     members = {"README": "x", "LICENSE": "x", "X.en-it.xml": "x", "X.en-it.it": "uno\n", "X.en-it.en": "one\n"}
-    path = archive(tmp_path / "en-it.txt.zip", **members)
+    path = write_zip(tmp_path / "en-it.txt.zip", **members)
     assert pairs(file=path) == pairs(None, file=path) == ONE
     assert pairs(LanguagePair(source="it", target="en"), file=path) == [("uno", "one")]
     assert named_languages(CorpusFile(file=path)) == ["en", "it"]
     assert pairs(source=path / "X.en-it.en", target=path / "X.en-it.it") == ONE
     assert parts_of(CorpusFile(file=path), None) == [path / "X.en-it.en", path / "X.en-it.it"]
-    several = archive(tmp_path / "all.zip", **{**members, "X.en-it.de": "eins"})
+    several = write_zip(tmp_path / "all.zip", **{**members, "X.en-it.de": "eins"})
     assert pairs(file=several) == ONE
     for languages in (None, LanguagePair(source="en", target="fr")):
         with pytest.raises(DataError, match=r"all\.zip: found 3 texts \(X\.en-it\.de, .*; name one as `file: "):
@@ -103,9 +95,10 @@ def test_columns_must_fit_the_format(tmp_path: Path) -> None:
     [
         ("a.csv", "id,it,en", ["it", "en"]),
         ("a.tsv", "No\tita\teng", ["ita", "eng"]),
-        ("a.tmx", TMX.format("one"), ["en", "it"]),
+        ("a.tmx", TMX, ["en", "it-IT"]),
         ("a.jsonl", '{"translation": {"it": "uno", "en": "one"}}', ["it", "en"]),
         ("a.tmx", "<tmx/>", []),
+        ("a.jsonl", "", []),
     ],
 )
 def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, expected: list[str]) -> None:

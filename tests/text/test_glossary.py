@@ -1,6 +1,5 @@
 """Glossaries: the terms found in a line, by hand, and the errors of invalid files."""
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,8 +76,7 @@ def test_missing_terms_by_hand(targets: list[str], text: str, missing: list[str]
 
 
 def test_read_accepts_valid_files(tmp_path: Path) -> None:
-    path = tmp_path / "terms.tsv.gz"
-    path.write_bytes(gzip.compress(b"cat\tgatto\n\n  hot dog \t cane  caldo \r\n"))
+    path = write_lines(tmp_path / "terms.tsv", "cat\tgatto", "", "  hot dog \t cane  caldo \r")
     assert Glossary.read(path).terms == {"cat": "gatto", "hot dog": "cane caldo"}
 
 

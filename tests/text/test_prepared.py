@@ -130,11 +130,3 @@ def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], mes
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataError, match=rf"manifest\.json: {message}"):
         PreparedCorpus.open(tmp_path)
-
-
-def test_other_directories_are_not_prepared_corpora(tmp_path: Path) -> None:
-    for content in ("{", "[]", '{"name": "a web application"}'):
-        (tmp_path / "manifest.json").write_text(content)
-        assert not PREPARED.read(tmp_path)
-        with pytest.raises(DataError, match="no prepared corpus here; make it with nmt prepare"):
-            Manifest.read(tmp_path)

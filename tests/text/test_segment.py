@@ -67,7 +67,6 @@ def test_split_by_words_and_chinese_by_characters(text: str, limit: int, expecte
         (["他说：“走吧。”", "然后走了。"], ["He said, “Go.”", "Then he left."], "He said, “Go.” Then he left."),
         (["Donaudampf", "schiff"], ["Danube steam", "ship"], "Danube steamship"),
         (["a ", "\u200b ", "b"], ["x", "", "y"], "x y"),
-        (["It rained. ", "Stop."], ["下雨了。", "Stop."], "下雨了。Stop."),
     ],
 )
 def test_join_segments_follows_the_spacing_of_both_languages(

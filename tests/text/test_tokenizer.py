@@ -70,20 +70,13 @@ def test_decoding_any_ids_gives_one_clean_line(tokenizer: Tokenizer, data: st.Da
     assert "\n" not in text
 
 
-def test_special_symbols_and_tags_are_not_decoded(tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode("gatto vede")
-    tagged = [BOS, tokenizer.tag_id("back"), *ids, UNK, EOS, PAD]
-    assert tokenizer.decode(tagged) == "gatto vede"
-    assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == "gatto vede"
-
-
 def test_layout_of_the_vocabulary(tokenizer: Tokenizer) -> None:
     assert tokenizer.pieces[:9] == ["<pad>", "<unk>", "<s>", "</s>", "<back>", "{0}", "<b>", "</b>", "12"]
     assert len(tokenizer.pieces) == len(tokenizer) == 350
     assert tokenizer.encode("") == tokenizer.encode(" \u2028\0") == []
-
-
-def test_unknown_tag_raises(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("gatto vede")
+    for encoded in ([BOS, tokenizer.tag_id("back"), *ids, UNK, EOS, PAD], np.array(ids, dtype=np.uint16)):
+        assert tokenizer.decode(encoded) == "gatto vede"
     for tag in ("forward", "s", "unk", "pad"):
         with pytest.raises(ModelError, match=f"has no tag '{tag}'"):
             tokenizer.tag_id(tag)
@@ -124,19 +117,6 @@ def test_training_without_text_raises() -> None:
     for line in (" \0", "word " * 2000):
         with pytest.raises(DataError, match="every line is empty or longer than 4192 bytes; put one sentence per line"):
             Tokenizer.train(["", line], TokenizerSettings(vocab_size=300))
-
-
-def test_loaded_tokenizer_equals_the_saved_one(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    other = Tokenizer.train(SENTENCES, TokenizerSettings(vocab_size=330))
-    for name, pair in (("one", Tokenizers(other, other)), ("two", Tokenizers(tokenizer, other))):
-        directory = tmp_path / name
-        directory.mkdir()
-        pair.save(directory)
-        loaded = Tokenizers.load(directory)
-        assert loaded.shared == pair.shared
-        assert loaded.source.pieces == pair.source.pieces
-        assert loaded.target.to_bytes() == pair.target.to_bytes()
-    assert [path.name for path in (tmp_path / "one").iterdir()] == ["tokenizer.model"]
 
 
 def test_absent_or_damaged_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:

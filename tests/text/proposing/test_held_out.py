@@ -71,8 +71,3 @@ def test_sentences_of_given_texts_are_not_chosen() -> None:
     pairs = [(f"Sentence {number}", f"frase {number}") for number in range(10)]
     given = [SentencePair("sentence  7", "x"), SentencePair("y", "Frase 8!")]
     assert set(chosen(pairs, 10, given)) == {pair for pair in pairs if pair[0][-1] not in "78"}
-
-
-def test_more_pairs_than_candidates_give_the_same_choice_as_a_sort() -> None:
-    pairs = [SentencePair(f"sentence {number}", f"frase {number}") for number in range(3000)]
-    assert candidates(iter(pairs), most=100) == candidates(pairs)[:100]

@@ -8,7 +8,7 @@ import pytest
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Columns, SentencePair
-from nmt.text.readers.json_lines import first_keys, read_json_lines
+from nmt.text.readers.json_lines import read_json_lines
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 
@@ -59,10 +59,3 @@ def test_error_names_the_line(tmp_path: Path, line: str, problem: str) -> None:
 def test_missing_key_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.jsonl:2: no key 'a\.it'; found a, b"):
         rows(tmp_path, '{"a": {"en": "1", "it": "2"}}\n{"a": {"en": "1"}, "b": 2}\n', ("a.en", "a.it"))
-
-
-def test_first_keys_are_those_of_the_first_object(tmp_path: Path) -> None:
-    rows(tmp_path, '\n{"translation": {"it": "uno", "en": "one"}, "other": {"x": 1}}\n')
-    assert first_keys(tmp_path / "a.jsonl") == ["translation.it", "translation.en"]
-    (tmp_path / "empty").write_text("")
-    assert first_keys(tmp_path / "empty") == []

@@ -7,7 +7,6 @@ import lzma
 import os
 import sys
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from nmt.errors import DataError
 from nmt.text.readers.opening import decode_line, open_text, read_lines, split_member, text_members
+from tests.builders import write_zip
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -71,7 +71,7 @@ def test_decode_line_takes_any_bytes(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"good\nperch\xe9 no\n", r"a:2: not UTF-8: found the byte 0xE9 at byte 6 .* iconv -f LATIN1"),
+        (b"x\n" * 40_000 + b"perch\xe9 no\n", r"a:40001: not UTF-8: found the byte 0xE9 at byte 6 .* -f LATIN1"),
         ("perché\n".encode("utf-16-le"), r"a: expected text in UTF-8, 8 of the first 14 bytes .* iconv -f UTF-16"),
         ("今天\n".encode("utf-16"), r"a: expected text in UTF-8, \d of .* iconv -f UTF-16"),
         ("今天下雨，我们不去\n".encode("gb18030"), r"a: expected text in UTF-8, 1\d of the first 19 bytes .*GB18030"),
@@ -133,27 +133,17 @@ def test_other_things_than_files_are_refused(tmp_path: Path, name: str, message:
 
 def test_line_of_a_pipe_is_read_as_soon_as_it_is_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    writer = os.open(tmp_path / "pipe", os.O_RDWR)
-    try:
-        os.write(writer, b"one\ntwo")
+    with open(os.open(tmp_path / "pipe", os.O_RDWR), "wb", buffering=0) as writer:
+        writer.write(b"one\ntwo")
         with open_text(tmp_path / "pipe", read_once=True) as stream:
             assert stream.read1() == b"one\ntwo"
-            os.write(writer, b"\nthree\n")
+            writer.write(b"\nthree\n")
             assert stream.read1() == b"\nthree\n"
-    finally:
-        os.close(writer)
-
-
-def archive(path: Path, **members: str | bytes) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in members.items():
-            file.writestr(name, content)
-    return path
 
 
 def test_only_text_of_an_archive_needs_no_name(tmp_path: Path) -> None:
     others = {"README": "x", "LICENSE.txt": "x", "_about.txt": "x", "__MACOSX/._ita.txt": "x", "folder/": ""}
-    path = archive(tmp_path / "a.zip", **others, **{"ita.txt": "a\tb\n" * 9})
+    path = write_zip(tmp_path / "a.zip", **others, **{"ita.txt": "a\tb\n" * 9})
     assert list(read_lines(path)) == list(read_lines(path / "ita.txt")) == ["a\tb"] * 9
     assert list(read_lines(path / "README")) == ["x"]
     assert text_members(path) == ["ita.txt"]
@@ -164,9 +154,9 @@ def test_only_text_of_an_archive_needs_no_name(tmp_path: Path) -> None:
 
 
 def test_archives_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    path = archive(tmp_path / "a.zip", **{"a.en": "one", "folder/a.it": "uno"})
-    sheet = archive(tmp_path / "a.xlsx", **{"[Content_Types].xml": "<x/>", "_rels/.rels": "<x/>"})
-    content = archive(tmp_path / "b.zip", **{"a.en": LINES}).read_bytes()
+    path = write_zip(tmp_path / "a.zip", **{"a.en": "one", "folder/a.it": "uno"})
+    sheet = write_zip(tmp_path / "a.xlsx", **{"[Content_Types].xml": "<x/>", "_rels/.rels": "<x/>"})
+    content = write_zip(tmp_path / "b.zip", **{"a.en": LINES}).read_bytes()
     flags = content.index(b"PK\x01\x02") + 8  # of the member in the directory of the archive
     encrypted = write(tmp_path / "b.zip", content[:flags] + b"\x01" + content[flags + 1 :])
     for named, message in [

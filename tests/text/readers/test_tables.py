@@ -37,19 +37,14 @@ def test_quotes_and_further_columns_of_tsv_have_no_meaning(tmp_path: Path) -> No
         ("ita,x,eng", (1, 2)),
         ("Italiano,x,Inglese", ("Inglese", "Italiano")),
         (" uno , due ,tre", ("tre", "uno")),
+        ("it,id,en", (3, 1)),  # names of the stated positions
+        ("it,en-GB,en", (1, 2)),  # the nearest code
     ],
 )
 def test_first_line_names_columns(tmp_path: Path, head: str, columns: Columns) -> None:
     content = f"{head}\nuno,1,one\n"
     assert rows(tmp_path, content, columns) == [("one", "uno", 2)]
     assert rows(tmp_path, content.replace(",", "\t"), columns, is_csv=False) == [("one", "uno", 2)]
-
-
-def test_names_of_the_stated_positions_are_no_pair_and_codes_are_the_nearest(tmp_path: Path) -> None:
-    assert rows(tmp_path, "en,id,it\none,1,uno\n", (1, 3)) == [("one", "uno", 2)]
-    (tmp_path / "b.tsv").write_text("en\tzh-Hans\tzh-Hant\nsnow\t雪下\t雪來\n", encoding="utf-8")
-    found = read_table(tmp_path / "b.tsv", False, (1, 2), LanguagePair(source="en", target="zh_TW"))
-    assert list(found) == [("snow", "雪來", 2)]
 
 
 def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
