@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt.decoding.alignment import Links, pharaoh
-from nmt.decoding.forced_decoding import force_all
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
@@ -252,20 +251,13 @@ def score_given(
     translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
 ) -> list[ScoredTranslation]:
     """Score a given translation of each line by the first model; lines are never split, however long they are."""
-    tokenizers, tags = translator.tokenizers, translator.tag_ids(options)
-    texts = [normalize(text) for text in texts]
-    encoded = [
-        ([*tags, *tokenizers.source.encode(line)], tokenizers.target.encode(text))
-        for line, text in zip(lines, texts, strict=True)
-    ]
-    forced = force_all(translator.engine.runner, encoded, options.search.batch_tokens)
-    links: Sequence[Links | None] = [None] * len(encoded)
-    if options.alignment:
-        links = translator.align(list(zip(lines, texts, strict=True)), options)
-    pieces, scored = tokenizers.target.pieces, []
-    for line, text, (_, ids), one, linked in zip(lines, texts, encoded, forced, links, strict=True):
-        tokens = list(zip([pieces[i] for i in [*ids, EOS]], one.token_log_probs, strict=True))
-        scored.append(ScoredTranslation(line, text, tokens, linked))
+    pairs = list(zip(lines, map(normalize, texts), strict=True))
+    forced = translator.force(pairs, options)
+    links = translator.align(pairs, options) if options.alignment else [None] * len(pairs)
+    tokenizer, scored = translator.tokenizers.target, []
+    for (line, text), one, linked in zip(pairs, forced, links, strict=True):
+        pieces = [tokenizer.pieces[i] for i in [*tokenizer.encode(text), EOS]]
+        scored.append(ScoredTranslation(line, text, list(zip(pieces, one.token_log_probs, strict=True)), linked))
     return scored
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, overload
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
+from nmt.decoding.forced_decoding import Forced, force_all
 from nmt.decoding.models import check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
@@ -36,6 +37,9 @@ LINE_BATCH_SIZE = 2048
 # How many times as many lines and tokens as a CPU a GPU takes at a time.
 _GPU_SCALE = 16
 _LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
+
+# A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
+_KNOWN_TERM = 15
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -224,6 +228,12 @@ class Translator:
         """
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
+    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions) -> list[Forced]:
+        """Return the log-probabilities of given translations of sentences, by the first model."""
+        source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
+        ids = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
+        return force_all(self.engine.runner, ids, options.search.batch_tokens)
+
     def align(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Links]:
         """Return the word alignments of sentences and their given translations, by the first model."""
         options = options or self.options()
@@ -257,10 +267,7 @@ class Translator:
         asked = [one for one in segments if not options.copies(one.text)]
         ids_of = [(one, ids, target.encode(one.prefix)) for one in asked if (ids := source.encode(one.text))]
         sentences, prefixes = [[*tags, *ids] for _, ids, _ in ids_of], [prefix for *_, prefix in ids_of]
-        search = options.search
-        if options.glossary is not None and search.sampling is None:  # a term may fit another hypothesis better
-            search = search.model_copy(update={"n_best": search.beam})
-        found = self.engine.search(sentences, search, prefixes)
+        found = self.engine.search(sentences, options.search, prefixes)
         for (one, _, prefix), hypotheses in zip(ids_of, found, strict=True):
             rests = [target.decode(each.tokens).removeprefix(target.decode(prefix)) for each in hypotheses]
             texts = [options.finished(one.text, one.prefix, rest) for rest in rests]
@@ -277,11 +284,14 @@ class Translator:
                 one.found = [Alternative(f"{one.prefix} {one.bare}".strip(), 0.0)]
 
     def _place_phrases(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Put items and terms where they are missing; a line without a term has all hypotheses to put it in."""
+        """Put items and terms where they are missing; a missing term into all hypotheses of the beam."""
+        search = options.search
+        without = [one for one in segments if options.missing_terms(one.text, one.found[0].text)]
+        if search.sampling is None:
+            self._search(without, replace(options, search=search.model_copy(update={"n_best": search.beam})))
+        plain = [(one, one.found[0]) for one in without]
         lacking = []
         for one in segments:
-            if not options.missing_terms(one.text, one.found[0].text):
-                del one.found[options.search.n_best :]
             for rank, each in enumerate(one.found):
                 terms = options.missing_terms(one.text, each.text)
                 if terms or (one.items and options.items_differ(one.bare, each.text)):
@@ -294,27 +304,32 @@ class Translator:
             placed = options.finished(line, one.prefix, placed[begin:])
             if options.differences(line, placed) < options.differences(line, text):
                 one.found[rank] = one.found[rank]._replace(text=placed)
-        self._continue_after_terms(lacking, options)
-        for one in segments:
-            del one.found[options.search.n_best :]
+        if search.sampling is None:
+            self._choose_by_terms(plain, options)
 
-    def _continue_after_terms(
-        self, placed: Sequence[tuple[Segment, int, Sequence[Phrase]]], options: TranslateOptions
-    ) -> None:
-        """Translate what follows the last term of a text anew, so that it agrees; sort the texts by log_prob."""
-        begun = []
-        for one, rank, phrases in placed:
-            text, terms = one.found[rank].text, [each.text for each in phrases if each.start < each.end]
-            end = max((found.end() for term in terms for found in whole_word(term).finditer(text)), default=0)
-            if end:
-                begun.append((one, rank, replace(one, prefix=text[:end])))
-        self._search([other for *_, other in begun], options)
-        for one, rank, other in begun:
-            best, before = other.found[0], one.found[rank]
-            if options.differences(one.bare, best.text) <= options.differences(one.bare, before.text):
-                one.found[rank] = best
-        for one, *_ in begun:
+    def _choose_by_terms(self, plain: Sequence[tuple[Segment, Alternative]], options: TranslateOptions) -> None:
+        """Keep the n most probable of the texts with terms, also of those whose end is translated anew to agree.
+
+        If all are much less probable than a segment's translation without its terms, the model does not know them: it
+        would end a line wrongly after them, and log-probabilities would not show their best place.
+        """
+        pairs = [(one.text, each.text) for one, before in plain for each in (before, *one.found)]
+        log_probs = (sum(forced.token_log_probs) for forced in self.force(pairs, options))
+        known: list[tuple[Segment, Segment]] = []
+        for one, before in plain:
+            without_terms, *with_terms = islice(log_probs, 1 + len(one.found))
+            texts = [each.text for each in one.found]
+            one.found = list(map(Alternative, texts, with_terms))
+            if max(with_terms) > without_terms - _KNOWN_TERM:
+                terms = "|".join(whole_word(term.text).pattern for term in options.missing_terms(one.text, before.text))
+                ends = (max((match.end() for match in re.finditer(terms, text)), default=0) for text in texts)
+                known += [(one, replace(one, prefix=text[:end])) for text, end in zip(texts, ends, strict=True) if end]
+        self._search([other for _, other in known], options)
+        for one, other in known:
+            one.found.append(other.found[0])
             one.found.sort(key=lambda each: (options.differences(one.bare, each.text), -each.log_prob))
+        for one, _ in plain:
+            del one.found[options.search.n_best :]
 
     def _restore_tags(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Put the tags of segments back into their translations."""

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from nmt.config import RuntimeSettings
 from nmt.decoding import engine
 from nmt.decoding.alignment import Links
 from nmt.decoding.beam import Hypothesis
+from nmt.decoding.forced_decoding import Forced
 from nmt.decoding.options import SearchOptions
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
@@ -188,22 +190,44 @@ def test_alternatives_and_samples_have_the_items_too(translator: Translator, sam
         assert compare(translation.source, text) == NO_DIFF
 
 
-def test_a_term_is_put_into_the_text_that_is_most_probable_with_it(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("log_prob", "expected"),
+    [  # the second text is the more probable one, and its end is translated anew behind the whole word
+        (-9.0, [("il gatto ed il gattone", -8.0)]),
+        # no text is: the model does not know the term, so the first hypothesis stays, without a new end
+        (-90.0, [("lo gatto e il gattone", -99.0)]),
+    ],
+)
+def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, log_prob: float, expected: list[tuple[str, float]]
 ) -> None:
-    line = "the cat and the big cat"
-    found = [Alternative("lo gatto e il gattone", -1.0), Alternative("il gatto e il gattone", -2.0)]
-    segment = Segment(line, line, [], "", line, found=found)
-    log_probs = {"lo gatto": -9.0, "il gatto": -3.0}  # by what precedes the end of the whole word
+    line, searched = "the cat and the big cat", list[str]()
+    plain = Alternative("la micia e la grande micia", -1.0)
+    texts = {plain.text: -1.0, "lo gatto e il gattone": -99.0, "il gatto e il gattone": log_prob}
+    segment = Segment(line, line, [], "", line, found=[Alternative(text, 0.0) for text in list(texts)[1:]])
 
     def search(segments: list[Segment], _: TranslateOptions) -> None:
         for one in segments:
-            one.found = [Alternative(f"{one.prefix} ed il gattone", log_probs[one.prefix])]
+            searched.append(one.prefix)
+            one.found = [Alternative(f"{one.prefix} ed il gattone", -8.0 if one.prefix == "il gatto" else -50.0)]
 
     monkeypatch.setattr(translator, "_search", search)
-    placed = [(segment, rank, [Phrase("gatto", 4, 7)]) for rank in (0, 1)]
-    translator._continue_after_terms(placed, options_for({"cat": "gatto"}))
-    assert segment.found == [("il gatto ed il gattone", -3.0), ("lo gatto ed il gattone", -9.0)]
+    monkeypatch.setattr(
+        translator,
+        "force",
+        lambda pairs, _: [Forced([texts[text]], np.zeros((0, 0, 0), np.float32)) for _, text in pairs],
+    )
+    translator._choose_by_terms([(segment, plain)], options_for({"cat": "gatto"}))
+    assert segment.found == expected
+    assert searched == (["lo gatto", "il gatto"] if log_prob > -20 else [])
+
+
+def test_log_prob_of_a_text_with_a_term_is_that_of_forced_decoding(translator: Translator) -> None:
+    options = replace(translator.options(), glossary=Glossary({"cat": "gatto"}))
+    (found,) = translator.translate(["the cat"], options)
+    (forced,) = translator.force([(found.source, found.text)], options)
+    assert found.log_prob == pytest.approx(sum(forced.token_log_probs), abs=1e-3)
+    assert [*translator.translate(["no term"], options)] == [*translator.translate(["no term"])]
 
 
 def options_for(terms: dict[str, str], **changes: bool) -> TranslateOptions:
