@@ -80,9 +80,9 @@ def beam_search(
     length L ≤ M, the limit of the sentence. The penalty is positive and does not decrease with L, so
     s' / penalty(L) ≤ s / penalty(L) ≤ s / penalty(M). If that is not greater than the worst of n finished hypotheses,
     no extension can replace one of them.
-    Dropping it does not change the other hypotheses: a candidate that is better does not need its place in the beam,
-    and one that is worse is dropped as well, by the same bound. The search of a sentence ends with its last active
-    hypothesis. At the limit, `</s>` ends all of them, with its own log-probability.
+    Dropping it does not change the other hypotheses: its place in the beam can only go to a candidate that is less
+    probable than its extensions, so at most s, which the same bound drops or keeps out of the n best. The search of a
+    sentence ends with its last active hypothesis. At the limit, `</s>` ends all of them, with its own log-probability.
 
     Unless `options.exact`, hypotheses that hardly ever win are dropped, too: the bound assumes that one becomes longer
     by a quarter at most, and a log-probability must not be lower by more than the margin than that of the n-th best

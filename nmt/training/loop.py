@@ -95,9 +95,9 @@ class Training:
         ):
             while True:
                 prefetched = prefetcher.next()
-                tokens, signal, seconds = self._exchange(prefetched, interruption.signal)
+                tokens, received, seconds = self._exchange(prefetched, interruption.signal)
                 reason = replace(progress, seconds=seconds).reached_limit(settings)
-                if signal is not None:
+                if received is not None:
                     reason = "interrupted; the same command resumes it"
                 if reason is not None:
                     break
@@ -105,13 +105,15 @@ class Training:
                 if progress.step % settings.validate_every == 0:
                     self.validate()
             self._read_results()
-            if signal is None and progress.validated_at < progress.step:
+            if received is None and progress.validated_at < progress.step:
                 self.validate()
             self.save()
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
-        return reason, signal
+        return reason, received
 
-    def _exchange(self, prefetched: PrefetchedBatches, signal: int | None) -> tuple[tuple[int, int], int | None, float]:
+    def _exchange(
+        self, prefetched: PrefetchedBatches, received: int | None
+    ) -> tuple[tuple[int, int], int | None, float]:
         """Return what all ranks need to know before an update, from one exchange between them.
 
         That is the number of target tokens in the batches of all ranks, without and with padding, a signal that any
@@ -119,7 +121,7 @@ class Training:
         """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
         padded = sum(batch.padded_target_tokens for batch in prefetched.batches)
-        of_ranks = distributed.exchange(tokens, padded, signal or 0, self.progress.seconds)
+        of_ranks = distributed.exchange(tokens, padded, received or 0, self.progress.seconds)
         all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
         return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
 

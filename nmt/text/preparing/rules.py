@@ -147,6 +147,7 @@ class Rules:
     # Places of the sentences of validation and test text, by their letters: `test sentence 12: …`.
     held_out: Mapping[str, str]
     applied: tuple[str, ...]
+    removes_damaged: bool
 
     @classmethod
     def learn(
@@ -177,17 +178,18 @@ class Rules:
         lengths = LengthRatio.learn(normalized(sample))
         possible = {"length": lengths is not None, "leak": bool(places), "language": filters.language}
         applied = [rule for rule in _CHECKS if rule not in filters.keep and possible.get(rule, True)]
-        return cls(source, target, lengths, places, tuple(applied))
+        return cls(source, target, lengths, places, tuple(applied), "damaged" not in filters.keep)
 
     def apply(self, source: str, target: str) -> tuple[str, str, str | None, str]:
         """Return the pair as training reads it, the first rule that removes it or None, and what was found."""
-        found = damage(source) or damage(target) if "damaged" in self.applied else None
+        damaged = self.removes_damaged and (damage(source) or damage(target))
         source, target = self.source.normalize(source), self.target.normalize(target)
         if not source or not target:
             return source, target, "empty", ""
+        if damaged:
+            return source, target, "damaged", damaged
         for rule in self.applied:
-            found = found or _CHECKS[rule](self, source, target)
-            if found is not None:
+            if (found := _CHECKS[rule](self, source, target)) is not None:
                 return source, target, rule, found
         return source, target, None, ""
 
@@ -247,11 +249,11 @@ def _language(rules: Rules, source: str, target: str) -> str | None:
 
 # The rules in the order of their application; a pair is counted under the first one that removes it.
 #
-# The function of a rule returns what is wrong with a normalized pair, both sides not empty, or None. Those without one
-# are applied in `nmt.text.preparing.preparation`.
+# The function of a rule returns what is wrong with a normalized pair, both sides not empty, or None. Of those without
+# one, `Rules.apply` has the first two, `nmt.text.preparing.preparation` the others.
 _TABLE: dict[str, tuple[str, Callable[[Rules, str, str], str | None] | None]] = {
     "empty": ("a side without text", None),
-    "damaged": ("decoded wrongly: U+FFFD, mojibake", lambda *_: None),  # applied to the pair as it was read
+    "damaged": ("decoded wrongly: U+FFFD, mojibake", None),
     "copy": ("target is the source, or contains it", _copy),
     "symbols": ("mostly digits and symbols", _symbols),
     "script": ("not in the script of its language", _script),
