@@ -43,9 +43,11 @@ def main() -> None:
         return cost
 
     show("all", rules.apply)
-    show("normalization", replace(rules, applied=()).apply)
+    normalization = replace(rules, applied=(), removes_damaged=False)
+    show("normalization", normalization.apply)
+    show("  and damaged", replace(normalization, removes_damaged=True).apply)
     for rule in rules.applied:
-        show(f"  and {rule}", replace(rules, applied=(rule,)).apply)
+        show(f"  and {rule}", replace(normalization, applied=(rule,)).apply)
 
 
 if __name__ == "__main__":
