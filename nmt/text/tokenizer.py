@@ -135,8 +135,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a sentence, without `<s>` and `</s>`; [] if it is empty after normalization."""
-        ids: list[int] = self._processor.encode(_escape(text))
-        return ids
+        return list(self._processor.encode(_escape(text)))
 
     def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
         """Return the ids of normalized lines, as `encode` does, in one thread."""
@@ -150,8 +149,7 @@ class Tokenizer:
         `decode(encode(text)) == normalize(text)` with `byte_fallback`. Bytes that form no character become U+FFFD.
         """
         plain = [int(i) for i in ids if i > EOS]
-        text: str = self._processor.decode(plain)
-        return normalize(text.replace(_REPLACEMENT, _SPACE_MARK))
+        return normalize(self._processor.decode(plain).replace(_REPLACEMENT, _SPACE_MARK))
 
     def spell_text(self, text: str) -> list[bytes]:
         """Return the UTF-8 bytes of each id of `encode(text)`, with the space before it."""
