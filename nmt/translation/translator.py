@@ -286,10 +286,11 @@ class Translator:
     def _place_phrases(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
         """Put items and terms where they are missing; a missing term into all hypotheses of the beam."""
         search = options.search
-        without = [one for one in segments if options.missing_terms(one.text, one.found[0].text)]
-        if search.sampling is None:
-            self._search(without, replace(options, search=search.model_copy(update={"n_best": search.beam})))
-        plain = [(one, one.found[0]) for one in without]
+        asked = segments if search.sampling is None else ()
+        plain = [(one, one.found[0]) for one in asked if options.missing_terms(one.text, one.found[0].text)]
+        if search.n_best < search.beam:
+            wide = search.model_copy(update={"n_best": search.beam})
+            self._search([one for one, _ in plain], replace(options, search=wide))
         lacking = []
         for one in segments:
             for rank, each in enumerate(one.found):
@@ -304,8 +305,7 @@ class Translator:
             placed = options.finished(line, one.prefix, placed[begin:])
             if options.differences(line, placed) < options.differences(line, text):
                 one.found[rank] = one.found[rank]._replace(text=placed)
-        if search.sampling is None:
-            self._choose_by_terms(plain, options)
+        self._choose_by_terms(plain, options)
 
     def _choose_by_terms(self, plain: Sequence[tuple[Segment, Alternative]], options: TranslateOptions) -> None:
         """Keep the n most probable of the texts with terms, also of those whose end is translated anew to agree.
