@@ -40,7 +40,7 @@ def normalize(text: str) -> str:
     Whitespace is all that Unicode calls so: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation is kept (it is
     not NFKC). An unpaired surrogate, which UTF-8 cannot encode, becomes U+FFFD. The function is idempotent.
     """
-    if not text.isprintable():  # otherwise there are neither surrogates nor characters to remove
+    if not (printable := text.isprintable()):  # otherwise there are neither surrogates nor characters to remove
         if _SURROGATE.search(text):
             text = text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
         # before NFC, so that none of them separates a letter from its accent
@@ -49,7 +49,8 @@ def normalize(text: str) -> str:
         text = unicodedata.normalize("NFC", text)
     if "`" in text or "´" in text:
         text = _APOSTROPHE.sub("'", text)
-    return " ".join(text.split())
+    # the only printable whitespace is the space
+    return text.strip() if printable and "  " not in text else " ".join(text.split())
 
 
 def normalizer_of(language: str) -> Callable[[str], str]:

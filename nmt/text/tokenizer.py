@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -238,13 +238,14 @@ def _explained(message: str, settings: TokenizerSettings) -> NMTError:
 # More text changes the pieces little. SentencePiece needs about 22 bytes of RAM for each byte of text.
 SAMPLED_BYTES = 24_000_000
 _PIECES_PER_ROOT = 1.8  # pieces of several characters, for the square root of the characters of the text
-_SYMBOLS = 4  # <pad>, <unk>, <s>, </s>
 # Larger vocabularies are a multiple of this, with which GPUs compute products of matrices several times as fast.
 _MULTIPLE = 64
 
 
-def train_tokenizers(recipe: Recipe, size: int, sample: Callable[[float], Iterator[Sequence[str]]]) -> Tokenizers:
-    """Train the tokenizer(s) on a text of so many bytes on both sides.
+def train_tokenizers(
+    recipe: Recipe, size: int, sample: Callable[[float], Iterator[list[str]]], directory: Path
+) -> None:
+    """Train the tokenizer(s) on a text of so many bytes on both sides and save them.
 
     `sample` returns an evenly spread share of its lines, whose last two cells are source and target. Raises ConfigError
     for a vocabulary that the text does not yield.
@@ -259,23 +260,22 @@ def train_tokenizers(recipe: Recipe, size: int, sample: Callable[[float], Iterat
 
         if settings.vocab_size != "auto":
             return Tokenizer.train(lines(), settings, tags)
-        counts = Counter[str]()
-        for line in lines():
-            counts.update(line)
+        counts = Counter(chain.from_iterable(lines()))
         pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
         return Tokenizer.train(lines(), settings.model_copy(update={"vocab_size": pieces}), tags, at_most=True)
 
     if settings.shared:
         shared = trained((-2, -1), tags)
-        return Tokenizers(shared, shared)
-    return Tokenizers(trained((-2,), tags), trained((-1,), ()))
+        Tokenizers(shared, shared).save(directory)
+    else:
+        Tokenizers(trained((-2,), tags), trained((-1,), ())).save(directory)
 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:
     """Return a number of pieces for a text of so many characters, with the counts of those in a sample of it."""
     covered = accumulate(sorted(counts.values(), reverse=True))  # by the most frequent, the two most frequent, …
     alphabet = min(len(counts), 1 + sum(number < COVERAGE * counts.total() for number in covered))
-    symbols = _SYMBOLS + tags + len(settings.symbols) + 256
+    symbols = EOS + 1 + tags + len(settings.symbols) + 256  # special ones, tags, those of the recipe, bytes
     pieces = symbols + alphabet + round(_PIECES_PER_ROOT * math.sqrt(characters))
     if pieces > 8 * _MULTIPLE:
         pieces = math.ceil(pieces / _MULTIPLE) * _MULTIPLE

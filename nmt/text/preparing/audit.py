@@ -77,9 +77,8 @@ def findings(
         return [Finding(corpus, "there are no sentence pairs in it")]
     first = first_unrelated([len(pair.source) for pair in sample], [len(pair.target) for pair in sample])
     if first is not None:
-        found.append(
-            Finding(corpus, f"the lengths of both sides stop corresponding at about line {sample[first].line:,}")
-        )
+        text = f"the lengths of both sides stop corresponding at about line {sample[first].line:,}"
+        found.append(Finding(corpus, text))
     for name, code in (("source", languages.source), ("target", languages.target)):
         lines = [(pair.line, getattr(pair, name)) for pair in sample]
         for one in _properties(code, filters):

@@ -49,12 +49,13 @@ _LEAST_EXTRA = 5
 Item = TypeVar("Item")
 # A function like `map` that shares the work: results in order, only some items and results in RAM at a time.
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-# A kept pair as it is in the file: number of the corpus, line, source, target.
-Line = Sequence[str]
+# Removed pairs: the rule, what it found, and the pair as a line of the file of kept ones.
+Removals = list[tuple[str, str, bytes]]
 
 
-# Removed pairs: the rule, what it found, and the pair.
-Removals = list[tuple[str, str, Line]]
+def cells_of(line: bytes) -> list[str]:
+    """Return the cells of a line of the file of kept pairs: number of the corpus, line in it, source, target."""
+    return line[:-1].decode().split("\t")
 
 
 def filter_block(
@@ -67,16 +68,17 @@ def filter_block(
     """
     corpus, pairs = block
     apply, salt = rules[corpus].apply, languages[corpus].encode()[: blake2b.SALT_SIZE]
-    kept, digests, removed = list[str](), list[bytes](), Removals()
+    kept, digests, removed = list[bytes](), list[bytes](), Removals()
     for raw_source, raw_target, line in pairs:
         source, target, rule, found = apply(raw_source, raw_target)
+        pair = f"{source}\t{target}\n".encode()
+        row = b"%d\t%d\t%b" % (corpus, line, pair)
         if rule is None:
-            pair = f"{source}\t{target}\n"
-            kept.append(f"{corpus}\t{line}\t{pair}")
-            digests.append(blake2b(pair.encode(), digest_size=8, salt=salt).digest())
+            kept.append(row)
+            digests.append(blake2b(pair, digest_size=8, salt=salt).digest())
         else:
-            removed.append((rule, found, (str(corpus), str(line), source, target)))
-    return corpus, "".join(kept).encode(), b"".join(digests), removed
+            removed.append((rule, found, row))
+    return corpus, b"".join(kept), b"".join(digests), removed
 
 
 def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -91,18 +93,17 @@ def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     return first
 
 
-def encode_block(
-    tokenizers: Tokenizers, most: int, block: Sequence[Line]
-) -> tuple[list[tuple[Sentences, int]], list[Line]]:
-    """Encode pairs; return token ids and number of characters of each side, and the pairs with more than `most` ids."""
-    _, _, *texts = zip(*block, strict=True)
+def encode_block(tokenizers: Tokenizers, most: int, block: bytes) -> tuple[list[tuple[Sentences, int]], list[bytes]]:
+    """Encode lines; return token ids and number of characters of each side, and the lines with more than `most` ids."""
+    lines = block.splitlines(keepends=True)
+    _, _, *texts = zip(*map(cells_of, lines), strict=True)
     ids = [tokenizers.source.encode_lines(texts[0]), tokenizers.target.encode_lines(texts[1])]
     fits = [max(len(source), len(target)) <= most for source, target in zip(*ids, strict=True)]
     sides = [
-        (Sentences.of([*compress(own, fits)]), sum(map(len, compress(lines, fits))))
-        for lines, own in zip(texts, ids, strict=True)
+        (Sentences.of([*compress(own, fits)]), sum(map(len, compress(text, fits))))
+        for text, own in zip(texts, ids, strict=True)
     ]
-    return sides, [line for line, fit in zip(block, fits, strict=True) if not fit]
+    return sides, [line for line, fit in zip(lines, fits, strict=True) if not fit]
 
 
 class Text:
@@ -115,7 +116,7 @@ class Text:
         self._corpora = [(corpus, recipe.languages_of(corpus)) for corpus in corpora.values()]
         self._places = [parts_of(*corpus)[0] for corpus in self._corpora]
         self.audits = [CorpusAudit(corpus_name(key, corpus), name) for key, corpus in corpora.items()]
-        self._first = np.zeros(0, dtype=np.bool_)  # which lines of the file are no duplicate
+        self._first = b""  # 1 or 0 for each: which lines of the file are no duplicate
 
     def filter(self, rules: Sequence[Rules], mapped: Mapped, console: Console) -> None:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
@@ -131,42 +132,42 @@ class Text:
                 for removal in removed:
                     self._remove(*removal)
                 advance(read)
-        self._first = first_of_each(np.frombuffer(digests, dtype=np.uint64))
+        first = first_of_each(np.frombuffer(digests, dtype=np.uint64))
         if self.name != "train" or "duplicate" in self._filters.keep:
-            self._first[:] = True
-        for line in self._read((~self._first).tobytes()):
+            first[:] = True
+        self._first = first.tobytes()
+        for line in self._read((~first).tobytes()):
             self._remove("duplicate", "", line)
         self._check_any_kept()
 
-    def sample(self, share: float) -> Iterator[Line]:
-        """Yield the lines of an evenly spread sample without duplicates."""
-        return self._read(first and number * share % 1 < share for number, first in enumerate(self._first.tobytes()))
+    def sample(self, share: float) -> Iterator[list[str]]:
+        """Return the cells of the lines of an evenly spread sample without duplicates."""
+        return map(cells_of, self._read(first and i * share % 1 < share for i, first in enumerate(self._first)))
 
     def encode(self, tokenizers: Tokenizers, directory: Path, mapped: Mapped, console: Console) -> SplitCounts:
         """Write the token ids of the pairs that are not too long. Raises DataError if nothing is left."""
         directory.mkdir()
         writers = [SideWriter(directory, side, getattr(tokenizers, side)) for side in ("source", "target")]
         function = partial(encode_block, tokenizers, self._filters.max_tokens)
-        with console.progress(f"encoding {self.name}", int(self._first.sum()), "pairs") as advance:
-            for sides, too_long in mapped(function, batched(self._read(self._first.tobytes()))):
+        with console.progress(f"encoding {self.name}", sum(self._first), "pairs") as advance:
+            for sides, too_long in mapped(function, map(b"".join, batched(self._read(self._first)))):
                 for writer, side in zip(writers, sides, strict=True):
                     writer.append(*side)
-                for pair in too_long:
-                    self._remove("too_long", "", pair)
+                for line in too_long:
+                    self._remove("too_long", "", line)
                 advance(len(sides[0][0].lengths) + len(too_long))
         self._check_any_kept()
         read, kept = sum(own.read for own in self.audits), tuple(own.kept for own in self.audits)
         return SplitCounts(read, sum(kept), kept, writers[0].counts, writers[1].counts)
 
-    def _read(self, chosen: Iterable[object]) -> Iterator[Line]:
-        with self.file.open(encoding="utf-8", newline="\n") as file:
-            for line in compress(file, chosen):
-                yield line[:-1].split("\t")
+    def _read(self, chosen: Iterable[object]) -> Iterator[bytes]:
+        with self.file.open("rb") as file:
+            yield from compress(file, chosen)
 
-    def _remove(self, rule: str, found: str, pair: Line) -> None:
-        corpus, line, source, target = int(pair[0]), *pair[1:]
-        place = f"{self._places[corpus]}:{line}"
-        self.audits[corpus].add(Removed(rule, place, found, source, target))
+    def _remove(self, rule: str, found: str, line: bytes) -> None:
+        corpus, number, source, target = cells_of(line)
+        place = f"{self._places[int(corpus)]}:{number}"
+        self.audits[int(corpus)].add(Removed(rule, place, found, source, target))
         if self._rejected is not None:
             self._rejected.write(("\t".join((rule, place, found, source, target)) + "\n").encode(errors="replace"))
 
@@ -269,7 +270,8 @@ def write_corpus(
         initial_tokenizers(recipe, recipe.train.init_from).save(directory)
     else:
         with console.status("training the tokenizer"):  # in a process that gives its RAM back, and that Ctrl-C ends
-            list(in_processes(recipe, 1)(partial(_train_tokenizers, recipe, texts[0]), [directory]))
+            training = partial(train_tokenizers, recipe, texts[0].file.stat().st_size, texts[0].sample)
+            list(in_processes(recipe, 1)(training, [directory]))
     tokenizers = Tokenizers.load(directory)
     counts = [text.encode(tokenizers, directory / text.name, mapped, console) for text in texts]
     if recipe.data.valid:
@@ -284,10 +286,6 @@ def write_corpus(
     sizes, limit = (len(tokenizers.source), len(tokenizers.target)), length_limit(lengths[0], lengths[1])
     train, valid = counts if recipe.data.valid else (counts[0], None)
     return Manifest(recorded_settings(recipe), inputs, fingerprint, sizes, train, valid, limit)
-
-
-def _train_tokenizers(recipe: Recipe, text: Text, directory: Path) -> None:
-    train_tokenizers(recipe, text.file.stat().st_size, text.sample).save(directory)
 
 
 def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]) -> MaxLength:

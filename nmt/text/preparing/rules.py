@@ -114,7 +114,7 @@ class Side:
                 normalize = partial(_in_variant, normalize, language, variant)
         own = SCRIPTS[script or "Latin"]
         others = [letters for name, letters in SCRIPTS.items() if name not in (script, "Latin")]
-        foreign = re.compile(f"(?![{own}])[{''.join(others)}]")
+        foreign = re.compile(f"[{''.join(others)}](?<![{own}])")
         return cls(language, normalize, script, re.compile(f"[{own}]"), foreign)
 
     def wrong_script(self, text: str) -> str | None:
@@ -212,7 +212,8 @@ def letters(text: str) -> str:
     """Return the letters and digits of a text in lower case."""
     if text.isascii():
         return text.encode().translate(_FOLDED, _DROPPED).decode()
-    return _NO_LETTER.sub("", text.casefold())
+    kept = text.casefold().encode().translate(None, _DROPPED).decode()
+    return kept if kept.isalnum() else _NO_LETTER.sub("", kept)
 
 
 def _copy(rules: Rules, source: str, target: str) -> str | None:
