@@ -14,7 +14,7 @@ from nmt.decoding.alignment import best_heads
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
-from nmt.model.checkpoint import load_model, read_configuration, write_alignment
+from nmt.model.checkpoint import AlignmentHeads, load_model, read_configuration, write_settings
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import check_machine, choose_device, oom_explained, set_threads
@@ -67,7 +67,8 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
                 print_scores(run, console)
             elif signal is None:
                 with console.status("measuring which attention heads align words"):
-                    record_alignment(recipe, corpus, run)
+                    alignment = measured_alignment(recipe, corpus, run)
+                on_rank_zero(lambda: write_settings(run.best, training.loaded.decode, alignment))
                 if tests:
                     evaluate_tests(recipe, tests, run, console)
         return reason, signal
@@ -172,10 +173,10 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
         )
 
 
-def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> None:
-    """Record in the best checkpoint which of its attention heads align words best, measured on the validation text."""
+def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> AlignmentHeads | None:
+    """Return which attention heads of the best checkpoint align the words of the validation text best. Collective."""
     if corpus.valid is None:
-        return
+        return None
     loaded = load_model(run.best, choose_device(recipe.runtime))
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded, tags = [], 0
@@ -187,14 +188,15 @@ def record_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) 
         ]
         tags = len(before)
     budget = SearchOptions.from_settings(loaded.decode).batch_tokens
-    heads = best_heads(BatchRunner([loaded.model]), encoded, budget, tags)
-    if heads is not None and distributed.rank() == 0:
-        write_alignment(run.best, heads)
+    return best_heads(BatchRunner([loaded.model]), encoded, budget, tags)
 
 
 def is_scored(recipe: Recipe, run: RunDirectory) -> bool:
-    """Return whether the run has scores of this test text."""
-    return (run.path / "test.json").exists() and load_recipe(run.recipe).data.test == recipe.data.test
+    """Return whether the run has scores of this test text with these settings of the search."""
+    if not (run.path / "test.json").exists():
+        return False
+    before = load_recipe(run.recipe)
+    return (before.data.test, before.decode) == (recipe.data.test, recipe.decode)
 
 
 def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> None:

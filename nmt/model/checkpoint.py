@@ -113,9 +113,10 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
     return LoadedModel(model.to(device).eval(), tokenizers, **{name: getattr(sections, name) for name in _DESCRIBED})
 
 
-def write_alignment(directory: Path, alignment: AlignmentHeads) -> None:
-    """Record in a model directory which heads align best; an interrupted process leaves the old or the new state."""
-    content = {**read_configuration(directory), "alignment": alignment.model_dump()}
+def write_settings(directory: Path, decode: DecodeSettings, alignment: AlignmentHeads | None) -> None:
+    """Replace the settings of a model that are known when its training ends; interrupted, all or none of them."""
+    measured = alignment and alignment.model_dump()
+    content = {**read_configuration(directory), "decode": decode.model_dump(), "alignment": measured}
     write_output(directory / CONFIG_FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 

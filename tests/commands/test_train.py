@@ -295,14 +295,18 @@ def test_finished_run_prints_its_scores_without_translating_again(
     write_tsv(tmp_path / "test.tsv", reversal_pairs(6, 3))
     settings = ("--set", "data.test={file: test.tsv}", "--set", "train.stop.steps=2")
     results = [run_command("train", "-c", file, *settings)]
-    monkeypatch.delattr("nmt.commands.train.evaluate_tests")
-    results.append(run_command("train", "-c", file, *settings))
+    with monkeypatch.context() as patch:
+        patch.delattr("nmt.commands.train.evaluate_tests")
+        results.append(run_command("train", "-c", file, *settings))
     assert [result.exit_code for result in results] == [0, 0]
     shown = [
         [line for line in result.stderr.splitlines() if line.startswith(("test ", "signature "))] for result in results
     ]
     assert [line.split(":")[0] for line in shown[0][2:]] == ["signature of BLEU", "signature of chrF2"]
     assert shown[0] == shown[1]
+    other_beam = run_command("train", "-c", file, *settings, "--set", "decode.beam=3")
+    assert "translating 6 test sentences" in other_beam.stderr
+    assert load_model(tmp_path / "run" / "best", CPU).decode.beam == 3
 
 
 @pytest.mark.parametrize("target", ["it", "zh"])

@@ -207,12 +207,13 @@ def test_large_configuration_is_refused_unread(saved: Path) -> None:
         load_model(saved, CPU)
 
 
-def test_alignment_heads_are_added_to_a_saved_model(saved: Path, tmp_path: Path) -> None:
+def test_settings_known_at_the_end_of_training_are_added_to_a_saved_model(saved: Path, tmp_path: Path) -> None:
     assert load_model(saved, CPU).alignment is None
-    heads = AlignmentHeads(heads=((0, 1), (0, 0)))
-    checkpoint.write_alignment(saved, heads)
+    heads, decode = AlignmentHeads(heads=((0, 1), (0, 0))), DecodeSettings(beam=7)
+    checkpoint.write_settings(saved, decode, heads)
     save_model(tmp_path / "copy", load_model(saved, CPU))
-    assert load_model(tmp_path / "copy", CPU).alignment == heads
+    copy = load_model(tmp_path / "copy", CPU)
+    assert (copy.alignment, copy.decode) == (heads, decode)
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
@@ -220,7 +221,7 @@ def test_file_modes_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, uma
     before = os.umask(umask)
     try:
         save_model(tmp_path / "model", build(tokenizers))
-        checkpoint.write_alignment(tmp_path / "model", AlignmentHeads(heads=((0, 0),)))
+        checkpoint.write_settings(tmp_path / "model", DecodeSettings(), None)
     finally:
         os.umask(before)
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()} == {mode}
