@@ -182,8 +182,8 @@ def average(
 ) -> None:
     """Average the weights of several checkpoints.
 
-    The resulting model often translates better than each of them. Of a run, all of the best checkpoints that it keeps
-    are averaged, unless --last or --best chooses some.
+    Of a run, all of the best checkpoints that it keeps are averaged, unless --last or --best chooses some. Compare the
+    scores of the resulting model with theirs.
     """
     from nmt.commands import average as module
 

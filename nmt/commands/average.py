@@ -1,4 +1,4 @@
-"""Average the weights of several checkpoints into one model, which often translates better than each of them.
+"""Average the weights of several checkpoints into one model.
 
 Vaswani et al. (2017, section 6.1) evaluate the mean of the last checkpoints of a training.
 """
