@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--processes", type=int, default=1, help="of torchrun, each with its share of a batch")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as nmt train has it")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
     chosen = parser.parse_args()
@@ -83,8 +84,10 @@ def write_recipe(chosen: argparse.Namespace, folder: Path) -> Path:
 def nmt(verb: str, recipe: Path, chosen: argparse.Namespace, *options: str) -> None:
     """Run a command of nmt on a recipe."""
     changes = [part for value in chosen.set for part in ("--set", value)]
-    command = [sys.executable, "-m", "nmt", verb, "--config", str(recipe), "--quiet", *options, *changes]
-    subprocess.run(command, check=True)
+    start = [sys.executable]
+    if verb == "train" and chosen.processes > 1:
+        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(chosen.processes)]
+    subprocess.run([*start, "-m", "nmt", verb, "--config", str(recipe), "--quiet", *options, *changes], check=True)
 
 
 def our_speed(recipe: Path, chosen: argparse.Namespace) -> float:
