@@ -40,8 +40,9 @@ struct INT8 {
     static constexpr long DEPTH = 4;
     static Sums add(Sums sums, Floats x, Ints w) { return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w); }
     static float convert(Input* to, const float* x, long count) {
-        float largest = 1e-30f;
-        for (long i = 0; i < count; i++) largest = std::max(largest, std::fabs(x[i]));
+        __m512 largest_of = _mm512_set1_ps(1e-30f);
+        for (long i = 0; i < count; i += LANES) largest_of = _mm512_max_ps(largest_of, _mm512_abs_ps(*(Floats*)(x + i)));
+        const float largest = _mm512_reduce_max_ps(largest_of);
         for (long i = 0; i < count; i++) to[i] = (int)(x[i] * (127 / largest) + 128.5f);
         return largest / 127;
     }
