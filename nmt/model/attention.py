@@ -19,17 +19,6 @@ from nmt.model.positions import Relative, rotate
 from nmt.model.scores import FOR_STUDY, Score
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d)) V, (B, H, T, d), of queries (B, H, T, d), keys and values (B, H, S, d).
-
-    The mask is broadcast to (B, H, T, S), True at keys that a query attends to. With `causal`, in place of a mask, a
-    query attends to the keys up to its own position.
-    """
-    if cpu.fits_step_attention(q) and not causal:
-        return cpu.step_attention(q, k, v, mask)
-    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
-
-
 class MultiHeadAttention(nn.Module):
     """What attention within a sentence and attention to the source have in common."""
 
@@ -76,13 +65,15 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         distances: Tensor | None = None,
     ) -> Tensor:
-        """Return what `attention` does, as (B, T, D), for the score of this module.
+        """Return the means (B, T, D) of values for queries (B, H, T, d), keys and values (B, H, S, d), by this score.
 
-        Distances from query to key, (B or 1, T, S), are by default those of the tokens in q and k.
+        The mask is broadcast to (B, H, T, S), True at keys that a query attends to. With `causal`, in place of a mask,
+        a query attends to the keys up to its own position. Distances from query to key, (B or 1, T, S), are by default
+        those of the tokens in q and k.
         """
         if self.score is None:
             # causal attention does not reach the padding behind a sentence
-            output = attention(q, *keys_values, None if causal else mask, causal)
+            output = F.scaled_dot_product_attention(q, *keys_values, None if causal else mask, is_causal=causal)
         else:
             distances = distances_between(q, keys_values[0]) if distances is None else distances
             output = self.score.attend(q, keys_values, distances <= 0 if causal else mask, distances)
@@ -118,8 +109,12 @@ class SelfAttention(MultiHeadAttention):
     def step(self, x: Tensor, layer: int, cache: DecoderCache, residual: Tensor | None = None) -> Tensor:
         """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
         projected = self.project(x, [(len(x), 1)], cache.length - 1)
-        keys_values = cache.append(layer, projected[:, self.dim :])
-        attended = self.attend_step(projected[:, : self.dim], keys_values, cache.mask, cache)
+        queries, newest = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
+        if self.score is None and cpu.fits_native_attention(queries):
+            attended = native.attend(queries, cache.target(layer), cache.mask, cache.slots, cache.beam, newest)
+        else:
+            cache.append(layer, newest)
+            attended = self.attend_step(queries, cache.target(layer), cache.mask, cache)
         return cast(Tensor, self.output(attended, residual))
 
     def project(self, x: Tensor, shapes: Sequence[tuple[int, int]], start: int = 0) -> Tensor:

@@ -23,14 +23,21 @@ _REMOVE_SHARE = 8  # finished sentences are removed when they are 1/8 of the bat
 class DecoderCache:
     """The cache of a batch of sentences; at first each has one hypothesis."""
 
-    def __init__(self, source: Sequence[tuple[Tensor, Tensor]], source_mask: Tensor | None) -> None:
-        """Take each layer's keys and values of the source, (B, H, S, d), and the mask (B, S), True at tokens."""
-        self.source = [(keys.contiguous(), values.contiguous()) for keys, values in source]  # as each step reads them
+    def __init__(
+        self, source: Sequence[tuple[Tensor, Tensor]], source_mask: Tensor | None, by_row: bool = False
+    ) -> None:
+        """Take each layer's keys and values of the source, (B, H, S, d), and the mask (B, S), True at tokens.
+
+        With `by_row`, attention reads nothing but the tokens of active rows, in any layout: finished sentences may
+        stay, and tables begin without zeros.
+        """
+        self._by_row = by_row
+        self.source = source if by_row else [(keys.contiguous(), values.contiguous()) for keys, values in source]
         self.source_mask = None if source_mask is None else source_mask[:, None, None, :]
         keys = source[0][0]
         count, heads, _, width = keys.shape
         self.length = 0  # tokens of each hypothesis
-        self._target = [keys.new_zeros(0, count, heads, 2, width) for _ in source]  # (P and space for more, B, H, 2, d)
+        self._target = [keys.new_zeros(0, count, 2, heads, width) for _ in source]  # (P and space for more, B, 2, H, d)
         # True at the tokens of each hypothesis: the state of the search
         self._visible = torch.zeros(count, 1, 0, dtype=torch.bool, device=keys.device)  # (B, K, P)
         self._sentences = self._slots = torch.arange(count)  # (N) of each row its sentence and its place in (B, K)
@@ -70,21 +77,23 @@ class DecoderCache:
 
     def begin_step(self) -> None:
         """Reserve a place in the table for the newest token of each hypothesis."""
-        count, beam, used = self._visible.shape
-        if used + beam > len(self._target[0]):
+        count, beam, _ = self._visible.shape
+        if self._is_table_full:
             self._compact(torch.arange(count, device=self._visible.device))
         own = torch.eye(beam, dtype=torch.bool, device=self._visible.device)
         self._visible = torch.cat([self._visible, own.expand(count, -1, -1)], dim=2)
         self.length += 1
 
-    def append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the newest keys and values (N, 2D) of a layer; return all, (B, H, P, d) each."""
-        _, beam, used = self._visible.shape
-        table = self._target[layer][:used]
-        by_head = keys_values.view(-1, 2, *table.shape[2::2]).transpose(1, 2)  # (N, H, 2, d)
-        table[used - beam :].index_put_(self._newest, by_head)
-        keys, values = table.permute(3, 1, 2, 0, 4)
+    def target(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of a layer, (B, H, P, d) each; the last K places are for the newest."""
+        keys, values = self._target[layer][: self._visible.size(2)].permute(2, 1, 3, 0, 4)
         return keys, values
+
+    def append(self, layer: int, newest: Tensor) -> None:
+        """Write the newest keys and values (N, 2D) of a layer."""
+        _, beam, used = self._visible.shape
+        table = self._target[layer][used - beam : used]
+        table.index_put_((self.slots % beam, self.slots // beam), newest.reshape(-1, *table.shape[2:]))
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N'), on the CPU, of sentences in order."""
@@ -93,7 +102,7 @@ class DecoderCache:
         self._sentences = self._sentences[rows]
         kept, sizes = torch.unique_consecutive(self._sentences, return_counts=True)
         count, beam = len(self._visible), int(sizes.max())
-        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count
+        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count and (not self._by_row or self._is_table_full)
         if has_finished:
             count = len(kept)
             self._sentences = torch.arange(count).repeat_interleave(sizes)
@@ -103,13 +112,17 @@ class DecoderCache:
         self.slots = self.pad(self._slots).to(device)
         grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, self.slots[: len(rows)], visible)
         self._visible = grid.view(count, beam, -1)
-        self._newest = self.slots % beam, self.slots // beam  # places of the newest tokens in the table
         self._is_full = self._row_count == len(rows) == count * beam  # rows are the whole grid
         if has_finished:
             kept = kept.to(device)
             self.source = [(keys.index_select(0, kept), values.index_select(0, kept)) for keys, values in self.source]
             self.source_mask = None if self.source_mask is None else self.source_mask.index_select(0, kept)
             self._compact(kept)
+
+    @property
+    def _is_table_full(self) -> bool:
+        """Whether it lacks space for the newest token of each hypothesis."""
+        return self._visible.size(2) + self.beam > len(self._target[0])
 
     def _compact(self, sentences: Tensor) -> None:
         """Make new tables of these sentences (B'), with space, without the tokens that no hypothesis has.
@@ -122,7 +135,8 @@ class DecoderCache:
         kept = used.byte().argsort(dim=1, descending=True, stable=True)[:, :most]  # in their order
         places = (kept.t() * self._target[0].size(1) + sentences).flatten()
         for number, old in enumerate(self._target):
-            table = old.new_zeros(most + _SPARE_STEPS * beam, len(sentences), *old.shape[2:])
+            new = old.new_empty if self._by_row else old.new_zeros
+            table = new(most + _SPARE_STEPS * beam, len(sentences), *old.shape[2:])
             torch.index_select(old.flatten(0, 1), 0, places, out=table[:most].flatten(0, 1))
             self._target[number] = table
         self._visible = self._visible.gather(2, kept.unsqueeze(1).expand(-1, beam, -1))

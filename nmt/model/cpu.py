@@ -15,7 +15,7 @@ H heads, d = D/H.
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -33,9 +33,6 @@ MAX_ATTENTION_LENGTH = 128  # tokens in a sentence; for longer ones torch's own 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call costs more than the product
 _TYPICAL_ROWS = 128  # a search computes about so many; oneDNN chooses the layout of packed weights for it
-_FEW_QUERIES = 32  # of a sentence, in a step of a search
-_TORCH_SOFTMAX_KEYS = 16  # from here on torch's softmax, which handles short rows number by number, is faster
-_BMM_KEYS = 7  # from here on a batched product with a single query is faster than multiplying and summing
 
 # oneDNN compiles a kernel for each shape and keeps 1,024 of them, most of a gigabyte, while batches of all sizes
 # need new ones. Compiling one again takes less time than it saves.
@@ -227,6 +224,12 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> native.Product:
     return product
 
 
+def screened_product(weight: Tensor, outputs: int, precision: Precision) -> Callable[[Tensor], Tensor] | None:
+    """Return `native.screened_product` if it is faster than a product with this precision, otherwise None."""
+    available = precision != "int8" and weight.device.type == "cpu" and has_native()
+    return native.screened_product(weight.detach(), outputs) if available else None
+
+
 def has_native() -> bool:
     """Whether the kernels of `nmt.model.native` may be used, and a compiler or an earlier use of it has made them."""
     return kernels.native and native.library() is not None
@@ -373,35 +376,6 @@ class _PackedAttention(torch.autograd.Function):
             torch.bmm(weights.transpose(1, 2), g, out=to_keys_values[1])
             _merge_heads_into(to_key_value, to_keys_values, ctx.heads)
         return query_gradient, key_value_gradient, None, None, None
-
-
-def fits_step_attention(q: Tensor) -> bool:
-    """Whether `step_attention` is faster than torch's attention for these queries (B, H, T, d)."""
-    few = q.device.type == "cpu" and q.size(2) <= _FEW_QUERIES
-    return few and not (kernels.plain or torch.is_grad_enabled())
-
-
-def step_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d)) V (B, H, T, d) of q (B, H, T, d), k and v (B, H, S, d); not differentiable.
-
-    The mask is broadcast to (B, H, T, S), True at keys that a query attends to.
-    """
-    q = q * q.size(-1) ** -0.5
-    by_sums = q.size(2) == 1 and k.size(2) < _BMM_KEYS
-    scores = (k * q).sum(-1).unsqueeze(2) if by_sums else _batched_product(q, k.transpose(2, 3))
-    if mask is not None:
-        scores.masked_fill_(~mask, float("-inf"))
-    if scores.size(-1) >= _TORCH_SOFTMAX_KEYS or scores.dtype != torch.float32:
-        weights = torch.softmax(scores, dim=-1)
-    else:
-        weights = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
-        weights.div_(weights.sum(-1, keepdim=True))
-    return (v * weights.transpose(2, 3)).sum(2, keepdim=True) if by_sums else _batched_product(weights, v)
-
-
-def _batched_product(a: Tensor, b: Tensor) -> Tensor:
-    """Return a (B, H, I, J) times b (B, H, J, K), (B, H, I, K)."""
-    return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).view(*a.shape[:3], -1)
 
 
 def _split_heads(x: Tensor, count: int, heads: int) -> Tensor:

@@ -11,6 +11,7 @@ typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
+constexpr float CLOSE = 8;                         // logits
 #define UNROLL _Pragma("GCC unroll 6")
 
 // In 32 bits, a precision has DEPTH inputs of a row or weights of an output; `add` adds their products for 16 outputs.
@@ -100,23 +101,48 @@ Multiply* multiply_int8 = multiply<INT8>;
 #endif
 
 struct Attention {
-    const float *keys, *values;
+    float *keys, *values;
     const bool* mask;
     const long* places;
     long strides[3], beam, masks, length, heads, width;
 };
 
-void attend(const Attention& a, float* out, const float* queries, long stride, long rows) {
+// Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
+void refine(float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride) {
+    for (; rows > 0; rows--, logits += stride, x += inputs) {
+        __m512 largest = _mm512_set1_ps(-INFINITY);
+        const auto lanes = [&](long o) { return (__mmask16)(o + LANES <= outputs ? -1 : (1 << (outputs - o)) - 1); };
+        for (long o = 0; o < outputs; o += LANES)
+            largest = _mm512_mask_max_ps(largest, lanes(o), largest, _mm512_loadu_ps(logits + o));
+        const __m512 least = _mm512_set1_ps(_mm512_reduce_max_ps(largest) - CLOSE);
+        for (long o = 0; o < outputs; o += LANES) {
+            unsigned close = _mm512_mask_cmp_ps_mask(lanes(o), _mm512_loadu_ps(logits + o), least, _CMP_GE_OQ);
+            for (; close; close &= close - 1) {
+                const long output = o + __builtin_ctz(close);
+                float sum = 0;
+                for (long i = 0; i < inputs; i++) sum += x[i] * weights[output * inputs + i];
+                logits[output] = sum;
+            }
+        }
+    }
+}
+
+void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
     std::vector<long> visible(a.length);
     std::vector<float> weights(a.length);
-    for (long row = 0; row < rows; row++, queries += stride) {
+    for (long row = 0; row < rows; row++, queries += stride, newest += newest ? stride : 0) {
         const long sentence = a.places[row] / a.beam, rank = a.places[row] % a.masks;
+        const long own = sentence * a.strides[0] + (a.length - a.beam + a.places[row] % a.beam) * a.strides[2];
         long count = 0;
         for (long i = 0; i < a.length; i++)
             if (!a.mask || a.mask[(sentence * a.masks + rank) * a.length + i])
                 visible[count++] = sentence * a.strides[0] + i * a.strides[2];
         for (long head = 0; head < a.heads; head++, out += a.width) {
-            const float *keys = a.keys + head * a.strides[1], *values = a.values + head * a.strides[1];
+            float *keys = a.keys + head * a.strides[1], *values = a.values + head * a.strides[1];
+            if (newest) {
+                std::copy_n(newest + head * a.width, a.width, keys + own);
+                std::copy_n(newest + (a.heads + head) * a.width, a.width, values + own);
+            }
             float largest = -INFINITY, total = 0;
             for (long i = 0; i < count; i++) {
                 float sum = 0;
@@ -125,8 +151,10 @@ void attend(const Attention& a, float* out, const float* queries, long stride, l
             }
             for (long i = 0; i < count; i++) total += weights[i] = expf(weights[i] - largest);
             std::fill(out, out + a.width, 0);
-            for (long i = 0; i < count; i++)
-                for (long j = 0; j < a.width; j++) out[j] += weights[i] / total * values[visible[i] + j];
+            for (long i = 0; i < count; i++) {
+                const float weight = weights[i] / total;
+                for (long j = 0; j < a.width; j++) out[j] += weight * values[visible[i] + j];
+            }
         }
     }
 }

@@ -16,7 +16,15 @@ from nmt.batching.batch import Packing, pack, split_by_length
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.cpu import ENCODER_TOKENS, Dropout, Linear, Precision, padded_rows
+from nmt.model.cpu import (
+    ENCODER_TOKENS,
+    Dropout,
+    Linear,
+    Precision,
+    fits_native_attention,
+    padded_rows,
+    screened_product,
+)
 from nmt.model.positions import sinusoids
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
@@ -47,6 +55,7 @@ class Transformer(nn.Module):
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
         self.prepacked = False
+        self._screened_output: Callable[[Tensor], Tensor] | None = None
         if initialized:
             initialize(self)
 
@@ -91,9 +100,13 @@ class Transformer(nn.Module):
             x = layer.step(x, number, cache)
         return cast(Tensor, self.decoder_norm(x))
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th."""
-        logits: Tensor = self.output(hidden)
+    def logits(self, hidden: Tensor, screened: bool = False) -> Tensor:
+        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th.
+
+        If `screened`, those of improbable tokens may be rounded: see `nmt.model.native.screened_product`.
+        """
+        product = self._screened_output if screened and self._screened_output else self.output
+        logits: Tensor = product(hidden)
         if self.output.out_features < logits.size(-1):
             logits[..., self.output.out_features :] = float("-inf")
         return logits
@@ -106,7 +119,11 @@ class Transformer(nn.Module):
         assert not self.training, "dropout would make the search random"
         memory = self.encode(source, source_mask)
         keys_values = [layer.cross_attention.project_memory(memory) for layer in self.decoder]
-        return TransformerState(self, DecoderCache(keys_values, source_mask))
+        by_row = all(
+            layer.self_attention.score is None and layer.cross_attention.score is None for layer in self.decoder
+        )
+        by_row = by_row and fits_native_attention(memory)
+        return TransformerState(self, DecoderCache(keys_values, source_mask, by_row))
 
     @torch.no_grad()
     def prepack(self, precision: Precision = "fp32") -> bool:
@@ -117,6 +134,7 @@ class Transformer(nn.Module):
         """
         linear = [module for module in self.modules() if isinstance(module, Linear)]
         self.prepacked = all(module.pack(precision) for module in linear)
+        self._screened_output = screened_product(self.output.weight, self.output.out_features, precision)
         return self.prepacked
 
     @property
@@ -151,7 +169,7 @@ class TransformerState:
     def step(self, tokens: Tensor) -> Tensor:
         """Append the newest token of each row (N); return the logits of the next, (N, V) and padding."""
         hidden = self._model.decode_step(self._cache.pad(tokens), self._cache)
-        return self._model.logits(hidden)[: len(tokens)]
+        return self._model.logits(hidden, screened=True)[: len(tokens)]
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N') of sentences in order."""
