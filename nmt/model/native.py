@@ -93,8 +93,8 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
 def screened_product(weight: Tensor, outputs: int) -> Callable[[Tensor], Tensor] | None:
     """Return the product with a weight (V, D) for logits: in eight bits, and then exact where it may matter.
 
-    Of the first `outputs` logits of a row, those that are at most 8 less than the largest are computed in fp32. The
-    others, less than 1/2980 as probable as the best token, have errors of hundredths.
+    Of the first `outputs` logits of a row, those that are at most 4 less than the largest are computed in fp32. The
+    others, less than e^-4 as probable as the best token, have errors of hundredths.
     """
     screen, loaded = product(weight, None, "int8"), library()
     if screen is None or loaded is None:
