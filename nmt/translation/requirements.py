@@ -50,6 +50,8 @@ class TranslateOptions:
     def missing_terms(self, line: str, text: str) -> list[Phrase]:
         """Return the terms that a translation of a normalized line lacks, the last ones of equal terms."""
         terms = self._terms(line)
+        if not terms:
+            return []
         missing = Counter(missing_terms([term.text for term in terms], text))
         lacking = []
         for term in reversed(terms):

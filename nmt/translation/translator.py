@@ -265,11 +265,13 @@ class Translator:
         for one in segments:
             one.found = [Alternative(one.text.strip() if options.copies(one.text) else one.prefix, 0.0)]
         asked = [one for one in segments if not options.copies(one.text)]
-        ids_of = [(one, ids, target.encode(one.prefix)) for one in asked if (ids := source.encode(one.text))]
+        encoded = [(one, source.encode(one.text), target.encode(one.prefix) if one.prefix else []) for one in asked]
+        ids_of = [each for each in encoded if each[1]]
         sentences, prefixes = [[*tags, *ids] for _, ids, _ in ids_of], [prefix for *_, prefix in ids_of]
         found = self.engine.search(sentences, options.search, prefixes)
         for (one, _, prefix), hypotheses in zip(ids_of, found, strict=True):
-            rests = [target.decode(each.tokens).removeprefix(target.decode(prefix)) for each in hypotheses]
+            begin = target.decode(prefix) if prefix else ""
+            rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
             texts = [options.finished(one.text, one.prefix, rest) for rest in rests]
             one.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
