@@ -34,7 +34,7 @@ def read_table(content: Content, format_: str, column: str | None, into: str | N
     form: dict[str, Any] = {"delimiter": separator, "strict": True, "lineterminator": content.line_end}
     if format_ == "tsv":
         form |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
-    csv.field_size_limit(sys.maxsize)
+    limit = csv.field_size_limit(sys.maxsize)
     reader = csv.reader(io.StringIO(body, newline=""), **form)
     rows, numbers, skipped = list[list[str]](), list[int](), int(stated is not None)
     try:
@@ -45,6 +45,8 @@ def read_table(content: Content, format_: str, column: str | None, into: str | N
             number = skipped + reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{content.name}:{number}: not CSV: {error}, in the row that begins in this line") from None
+    finally:  # readers of corpora keep the limit, which tells of a quote that is not closed
+        csv.field_size_limit(limit)
     slots = _cells(
         content.name, [(number, row) for number, row in zip(numbers, rows, strict=True) if row], column, into
     )
