@@ -19,7 +19,7 @@ from nmt.decoding.options import SearchOptions, rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
 from nmt.model.cpu import Precision, prefers_bf16
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import Transformer, TransformerState
 from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
 
@@ -160,5 +160,7 @@ def search(
         sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
         return sample_search(state, model.device, noise_for(sentences, limits, options), rules, options)
     if options.beam == 1 and observer is None:
+        if isinstance(state, TransformerState):
+            state.screened = not options.log_probs
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)

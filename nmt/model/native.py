@@ -91,10 +91,10 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
 
 
 def screened_product(weight: Tensor, outputs: int) -> Callable[[Tensor], Tensor] | None:
-    """Return the product with a weight (V, D) for logits: in eight bits, and then exact where it may matter.
+    """Return the product with a weight (V, D) for logits of which only the largest matter: in eight bits, then refined.
 
-    Of the first `outputs` logits of a row, those that are at most 4 less than the largest are computed in fp32. The
-    others, less than e^-4 as probable as the best token, have errors of hundredths.
+    Of the first `outputs` logits of a row, those that are at most 2 less than the largest are computed in fp32. The
+    others have errors of hundredths.
     """
     screen, loaded = product(weight, None, "int8"), library()
     if screen is None or loaded is None:

@@ -103,7 +103,7 @@ class Transformer(nn.Module):
     def logits(self, hidden: Tensor, screened: bool = False) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th.
 
-        If `screened`, those of improbable tokens may be rounded: see `nmt.model.native.screened_product`.
+        If `screened`, only the largest are precise: see `nmt.model.native.screened_product`.
         """
         product = self._screened_output if screened and self._screened_output else self.output
         logits: Tensor = product(hidden)
@@ -165,11 +165,12 @@ class TransformerState:
 
     def __init__(self, model: Transformer, cache: DecoderCache) -> None:
         self._model, self._cache = model, cache
+        self.screened = False  # whether only the largest logits need to be precise
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append the newest token of each row (N); return the logits of the next, (N, V) and padding."""
         hidden = self._model.decode_step(self._cache.pad(tokens), self._cache)
-        return self._model.logits(hidden, screened=True)[: len(tokens)]
+        return self._model.logits(hidden, self.screened)[: len(tokens)]
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N') of sentences in order."""

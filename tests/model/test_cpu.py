@@ -238,8 +238,8 @@ def test_screened_logits_are_exact_where_they_are_close_to_the_largest(rows: int
     if product is None:
         pytest.skip("needs AVX-512 and a C++ compiler")
     found, expected = product(x)[:, :180], x @ weight[:180].t()
-    close = expected >= expected.amax(1, keepdim=True) - 3.5  # 4, but for errors of the screening
-    assert 0.01 < close.float().mean() < 0.9
+    close = expected >= expected.amax(1, keepdim=True) - 1.5  # 2, but for errors of the screening
+    assert 0 < close.float().mean() < 0.9
     torch.testing.assert_close(found[close], expected[close], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.2)
     assert not torch.equal(found, expected)
@@ -280,9 +280,7 @@ def test_prepacked_model_equals_the_model(each_kernels: None, changes: dict[str,
         states = [one.start(source, mask) for one in (packed, model)]
         for tokens in target:
             found, expected = (state.step(tokens)[:, :90].float() for state in states)
-            torch.testing.assert_close(found, expected, rtol=close["rtol"], atol=0.1)  # screened
-            probable = expected >= expected.amax(1, keepdim=True) - 3.5
-            torch.testing.assert_close(found[probable], expected[probable], **close)
+            torch.testing.assert_close(found, expected, **close)
     layer = packed.encoder[0].feed_forward.inner
     with torch.no_grad():
         layer.weight.mul_(2)
