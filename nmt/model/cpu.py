@@ -227,7 +227,7 @@ def _eight_bit_product(weight: Tensor, bias: Tensor | None) -> native.Product:
 def screened_product(weight: Tensor, outputs: int, precision: Precision) -> Callable[[Tensor], Tensor] | None:
     """Return `native.screened_product` if it is faster than a product with this precision, otherwise None."""
     available = precision != "int8" and weight.device.type == "cpu" and has_native()
-    return native.screened_product(weight.detach(), outputs) if available else None
+    return native.screened_product(weight.detach(), outputs, precision) if available else None
 
 
 def has_native() -> bool:

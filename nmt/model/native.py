@@ -90,20 +90,21 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
     return multiplied
 
 
-def screened_product(weight: Tensor, outputs: int) -> Callable[[Tensor], Tensor] | None:
+def screened_product(weight: Tensor, outputs: int, precision: str) -> Callable[[Tensor], Tensor] | None:
     """Return the product with a weight (V, D) for logits of which only the largest matter: in eight bits, then refined.
 
-    Of the first `outputs` logits of a row, those that are at most 2 less than the largest are computed in fp32. The
-    others have errors of hundredths.
+    Of the first `outputs` logits of a row, those that are at most 2 less than the largest are those of a product with
+    this precision, fp32 or bf16. The others have errors of hundredths.
     """
     screen, loaded = product(weight, None, "int8"), library()
     if screen is None or loaded is None:
         return None
-    weight = weight.float().contiguous()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    weight = weight.to(dtype).float().contiguous()
 
     def multiplied(x: Tensor) -> Tensor:
-        x = x.float().contiguous()
         logits = screen(x)
+        x = x.to(dtype).float().contiguous()
         sizes = len(x), outputs, x.size(1), logits.size(1)
         loaded.refine(*map(_POINTER, (logits.data_ptr(), x.data_ptr(), weight.data_ptr())), *map(_LONG, sizes))
         return logits

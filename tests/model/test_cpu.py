@@ -229,15 +229,16 @@ def test_native_products_equal_torch_with_what_follows_them(
 
 @needs_int8
 @torch.inference_mode()
-@pytest.mark.parametrize("rows", [1, 100])
-def test_screened_logits_are_exact_where_they_are_close_to_the_largest(rows: int) -> None:
+@pytest.mark.parametrize(("rows", "precision"), [(1, "fp32"), (100, "fp32"), (100, "bf16")])
+def test_screened_logits_have_their_precision_where_they_are_close_to_the_largest(rows: int, precision: str) -> None:
     torch.manual_seed(rows)
     weight, x = torch.randn(192, 64), torch.randn(rows, 64) / 2
     weight[180:] = 0  # as behind a vocabulary of 180
-    product = native.screened_product(weight, 180)
+    product = native.screened_product(weight, 180, precision)
     if product is None:
         pytest.skip("needs AVX-512 and a C++ compiler")
-    found, expected = product(x)[:, :180], x @ weight[:180].t()
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    found, expected = product(x)[:, :180], x.to(dtype).float() @ weight[:180].to(dtype).float().t()
     close = expected >= expected.amax(1, keepdim=True) - 1.5  # 2, but for errors of the screening
     assert 0 < close.float().mean() < 0.9
     torch.testing.assert_close(found[close], expected[close], rtol=1e-5, atol=1e-5)
