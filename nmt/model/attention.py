@@ -27,6 +27,10 @@ class MultiHeadAttention(nn.Module):
         self.dim, self.heads = settings.dim, settings.heads
         self.score: Score | None  # None is q · k / sqrt(d), which has fast kernels
 
+    def is_native(self, queries: Tensor, packings: Sequence[Packing] = ()) -> bool:
+        """Whether `native.attend` computes the attention of queries of this type and device."""
+        return self.score is None and cpu.fits_native_attention(queries, packings)
+
     def attend_packed(
         self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool = False
     ) -> Tensor:
@@ -37,7 +41,7 @@ class MultiHeadAttention(nn.Module):
         to, of = packings
         groups = zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True)
         outputs = []
-        if self.score is None and not causal and cpu.fits_native_attention(queries, packings):
+        if not causal and self.is_native(queries, packings):
             for query, key_value, mask in groups:
                 rows, length = query.flatten(0, 1), query.size(1)
                 outputs.append(native.attend(rows, self.split_pair(key_value), mask, torch.arange(len(rows)), length))
@@ -52,7 +56,7 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, cache: DecoderCache
     ) -> Tensor:
         """Attend from one query of each row (N, D) to its sentence's keys and values, (B, H, S, d); return (N, D)."""
-        if self.score is None and cpu.fits_native_attention(queries):
+        if self.is_native(queries):
             return native.attend(queries, keys_values, mask, cache.slots, cache.beam)
         distances = None if self.score is None else cache.distances
         return cache.rows(self.attend(self.split_heads(cache.grid(queries)), keys_values, mask, distances=distances))
@@ -110,7 +114,7 @@ class SelfAttention(MultiHeadAttention):
         """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
         projected = self.project(x, [(len(x), 1)], cache.length - 1)
         queries, newest = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
-        if self.score is None and cpu.fits_native_attention(queries):
+        if cache.by_row:
             attended = native.attend(queries, cache.target(layer), cache.mask, cache.slots, cache.beam, newest)
         else:
             cache.append(layer, newest)

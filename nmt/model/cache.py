@@ -28,10 +28,10 @@ class DecoderCache:
     ) -> None:
         """Take each layer's keys and values of the source, (B, H, S, d), and the mask (B, S), True at tokens.
 
-        With `by_row`, attention reads nothing but the tokens of active rows, in any layout: finished sentences may
-        stay, and tables begin without zeros.
+        With `by_row`, `native.attend` writes and reads the table. It reads nothing but the tokens of active rows, in
+        any layout: finished sentences may stay, and tables begin without zeros.
         """
-        self._by_row = by_row
+        self.by_row = by_row
         self.source = source if by_row else [(keys.contiguous(), values.contiguous()) for keys, values in source]
         self.source_mask = None if source_mask is None else source_mask[:, None, None, :]
         keys = source[0][0]
@@ -93,7 +93,7 @@ class DecoderCache:
         """Write the newest keys and values (N, 2D) of a layer."""
         _, beam, used = self._visible.shape
         table = self._target[layer][used - beam : used]
-        table.index_put_((self.slots % beam, self.slots // beam), newest.reshape(-1, *table.shape[2:]))
+        table.index_put_(self._newest, newest.reshape(-1, *table.shape[2:]))
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N'), on the CPU, of sentences in order."""
@@ -102,7 +102,7 @@ class DecoderCache:
         self._sentences = self._sentences[rows]
         kept, sizes = torch.unique_consecutive(self._sentences, return_counts=True)
         count, beam = len(self._visible), int(sizes.max())
-        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count and (not self._by_row or self._is_table_full)
+        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count and (not self.by_row or self._is_table_full)
         if has_finished:
             count = len(kept)
             self._sentences = torch.arange(count).repeat_interleave(sizes)
@@ -112,6 +112,7 @@ class DecoderCache:
         self.slots = self.pad(self._slots).to(device)
         grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, self.slots[: len(rows)], visible)
         self._visible = grid.view(count, beam, -1)
+        self._newest = self.slots % beam, self.slots // beam  # places of the newest tokens in the table
         self._is_full = self._row_count == len(rows) == count * beam  # rows are the whole grid
         if has_finished:
             kept = kept.to(device)
@@ -135,7 +136,7 @@ class DecoderCache:
         kept = used.byte().argsort(dim=1, descending=True, stable=True)[:, :most]  # in their order
         places = (kept.t() * self._target[0].size(1) + sentences).flatten()
         for number, old in enumerate(self._target):
-            new = old.new_empty if self._by_row else old.new_zeros
+            new = old.new_empty if self.by_row else old.new_zeros
             table = new(most + _SPARE_STEPS * beam, len(sentences), *old.shape[2:])
             torch.index_select(old.flatten(0, 1), 0, places, out=table[:most].flatten(0, 1))
             self._target[number] = table

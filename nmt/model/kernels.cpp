@@ -11,7 +11,7 @@ typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
-constexpr float CLOSE = 2;                         // logits
+constexpr float CLOSE = 2;                         // to the largest logit, of those that are refined
 #define UNROLL _Pragma("GCC unroll 6")
 
 // In 32 bits, a precision has DEPTH inputs of a row or weights of an output; `add` adds their products for 16 outputs.

@@ -6,6 +6,7 @@ tokens of all groups, packed. While decoding step by step: N rows, each the newe
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar, cast
 
 import torch
@@ -16,15 +17,7 @@ from nmt.batching.batch import Packing, pack, split_by_length
 from nmt.config import ModelSettings
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.cpu import (
-    ENCODER_TOKENS,
-    Dropout,
-    Linear,
-    Precision,
-    fits_native_attention,
-    padded_rows,
-    screened_product,
-)
+from nmt.model.cpu import ENCODER_TOKENS, Dropout, Linear, Precision, padded_rows, screened_product
 from nmt.model.positions import sinusoids
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
@@ -55,7 +48,7 @@ class Transformer(nn.Module):
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
         self.prepacked = False
-        self._screened_output: Callable[[Tensor], Tensor] | None = None
+        self._precision: Precision = "fp32"  # of packed weights
         if initialized:
             initialize(self)
 
@@ -105,8 +98,8 @@ class Transformer(nn.Module):
 
         If `screened`, only the largest are precise: see `nmt.model.native.screened_product`.
         """
-        product = self._screened_output if screened and self._screened_output else self.output
-        logits: Tensor = product(hidden)
+        product = self._screened_output if screened and self.prepacked else None
+        logits: Tensor = (product or self.output)(hidden)
         if self.output.out_features < logits.size(-1):
             logits[..., self.output.out_features :] = float("-inf")
         return logits
@@ -119,10 +112,7 @@ class Transformer(nn.Module):
         assert not self.training, "dropout would make the search random"
         memory = self.encode(source, source_mask)
         keys_values = [layer.cross_attention.project_memory(memory) for layer in self.decoder]
-        by_row = all(
-            layer.self_attention.score is None and layer.cross_attention.score is None for layer in self.decoder
-        )
-        by_row = by_row and fits_native_attention(memory)
+        by_row = self.decoder[0].self_attention.is_native(keys_values[0][0])
         return TransformerState(self, DecoderCache(keys_values, source_mask, by_row))
 
     @torch.no_grad()
@@ -134,8 +124,14 @@ class Transformer(nn.Module):
         """
         linear = [module for module in self.modules() if isinstance(module, Linear)]
         self.prepacked = all(module.pack(precision) for module in linear)
-        self._screened_output = screened_product(self.output.weight, self.output.out_features, precision)
+        self._precision = precision
+        self.__dict__.pop("_screened_output", None)
         return self.prepacked
+
+    @cached_property
+    def _screened_output(self) -> Callable[[Tensor], Tensor] | None:
+        # made when it is first needed: it takes longer than packing the weights, and beam search has no use for it
+        return screened_product(self.output.weight, self.output.out_features, self._precision)
 
     @property
     def device(self) -> torch.device:
