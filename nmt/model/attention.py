@@ -156,10 +156,6 @@ class CrossAttention(MultiHeadAttention):
         attended = self.attend_step(self.query(x), cache.source[layer], cache.source_mask, cache)
         return cast(Tensor, self.output(attended, residual))
 
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of memory (B, S, D), each (B, H, S, d)."""
-        return self.split_pair(self.key_value(memory))
-
     def weights(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Return the weights (B, H, T, S) with which one group of tokens x (N, D) attends to memory (M, D)."""
         (queries,), (keys_values,) = packing.unpack(self.query(x)), memory_packing.unpack(self.key_value(memory))

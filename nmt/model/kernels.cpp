@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of libmvec
@@ -50,6 +51,12 @@ struct INT8 {
 };
 #endif
 
+template <class To, class From>
+static To bit_cast(From from) {
+    To to;
+    return std::memcpy(&to, &from, sizeof to), to;
+}
+
 struct Product {
     const Ints* weights;
     const float *scales, *bias, *start;  // of each output; what its sum starts with
@@ -90,6 +97,65 @@ static void multiply(const Product& p, float* out, const float* x, const float* 
     }
 }
 
+struct Bfloat16 {
+    unsigned short bits;  // the upper half of a float
+    operator float() const { return bit_cast<float>((unsigned)bits << 16); }
+    Bfloat16& operator=(float x) {  // to the nearest, ties to even
+        const unsigned all = bit_cast<unsigned>(x);
+        bits = (x != x ? 0x7fc00000 : all + 0x7fff + (all >> 16 & 1)) >> 16;
+        return *this;
+    }
+};
+
+struct Attention {
+    void *keys, *values;
+    const bool* mask;
+    const long* places;
+    long strides[3], beam, masks, length, heads, width;
+};
+
+// All heads of a token lie side by side, and are read together: the kernel waits for memory most of the time.
+template <class Number>
+static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
+    std::vector<long> visible(a.length);
+    std::vector<float> weights(a.heads * a.length);
+    Number *keys = (Number*)a.keys, *values = (Number*)a.values;
+    const long dim = a.heads * a.width;
+    for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
+        const long sentence = a.places[row] / a.beam, rank = a.places[row] % a.masks;
+        const long own = sentence * a.strides[0] + (a.length - a.beam + a.places[row] % a.beam) * a.strides[2];
+        long count = 0;
+        for (long i = 0; i < a.length; i++)
+            if (!a.mask || a.mask[(sentence * a.masks + rank) * a.length + i])
+                visible[count++] = sentence * a.strides[0] + i * a.strides[2];
+        for (long head = 0; newest && head < a.heads; head++)
+            for (long j = 0, at = head * a.width; j < a.width; j++) {
+                keys[own + head * a.strides[1] + j] = newest[at + j];
+                values[own + head * a.strides[1] + j] = newest[dim + at + j];
+            }
+        for (long i = 0; i < count; i++)
+            for (long head = 0; head < a.heads; head++) {
+                const Number* key = keys + visible[i] + head * a.strides[1];
+                float sum = 0;
+                for (long j = 0; j < a.width; j++) sum += queries[head * a.width + j] * (float)key[j];
+                weights[head * a.length + i] = sum / std::sqrt((float)a.width);
+            }
+        for (long head = 0; head < a.heads; head++) {
+            float *own_weights = &weights[head * a.length], largest = -INFINITY, total = 0;
+            for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
+            for (long i = 0; i < count; i++) total += own_weights[i] = expf(own_weights[i] - largest);
+            for (long i = 0; i < count; i++) own_weights[i] /= total;
+        }
+        std::fill(out, out + dim, 0);
+        for (long i = 0; i < count; i++)
+            for (long head = 0; head < a.heads; head++) {
+                const Number* value = values + visible[i] + head * a.strides[1];
+                const float weight = weights[head * a.length + i];
+                for (long j = 0; j < a.width; j++) out[head * a.width + j] += weight * (float)value[j];
+            }
+    }
+}
+
 extern "C" {
 typedef void Multiply(const Product&, float*, const float*, const float*, long, bool);
 Multiply* multiply_fp32 = multiply<FP32>;
@@ -99,13 +165,6 @@ Multiply* multiply_bf16 = multiply<BF16>;
 #ifdef __AVX512VNNI__
 Multiply* multiply_int8 = multiply<INT8>;
 #endif
-
-struct Attention {
-    float *keys, *values;
-    const bool* mask;
-    const long* places;
-    long strides[3], beam, masks, length, heads, width;
-};
 
 // Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
 void refine(float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride) {
@@ -127,35 +186,11 @@ void refine(float* logits, const float* x, const float* weights, long rows, long
     }
 }
 
-void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
-    std::vector<long> visible(a.length);
-    std::vector<float> weights(a.length);
-    for (long row = 0; row < rows; row++, queries += stride, newest += newest ? stride : 0) {
-        const long sentence = a.places[row] / a.beam, rank = a.places[row] % a.masks;
-        const long own = sentence * a.strides[0] + (a.length - a.beam + a.places[row] % a.beam) * a.strides[2];
-        long count = 0;
-        for (long i = 0; i < a.length; i++)
-            if (!a.mask || a.mask[(sentence * a.masks + rank) * a.length + i])
-                visible[count++] = sentence * a.strides[0] + i * a.strides[2];
-        for (long head = 0; head < a.heads; head++, out += a.width) {
-            float *keys = a.keys + head * a.strides[1], *values = a.values + head * a.strides[1];
-            if (newest) {
-                std::copy_n(newest + head * a.width, a.width, keys + own);
-                std::copy_n(newest + (a.heads + head) * a.width, a.width, values + own);
-            }
-            float largest = -INFINITY, total = 0;
-            for (long i = 0; i < count; i++) {
-                float sum = 0;
-                for (long j = 0; j < a.width; j++) sum += queries[head * a.width + j] * keys[visible[i] + j];
-                largest = std::max(largest, weights[i] = sum / std::sqrt((float)a.width));
-            }
-            for (long i = 0; i < count; i++) total += weights[i] = expf(weights[i] - largest);
-            std::fill(out, out + a.width, 0);
-            for (long i = 0; i < count; i++) {
-                const float weight = weights[i] / total;
-                for (long j = 0; j < a.width; j++) out[j] += weight * values[visible[i] + j];
-            }
-        }
-    }
+void attend_fp32(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
+    attend<float>(a, out, queries, newest, stride, rows);
+}
+
+void attend_bf16(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
+    attend<Bfloat16>(a, out, queries, newest, stride, rows);
 }
 }

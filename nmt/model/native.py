@@ -122,8 +122,9 @@ def attend(
 ) -> Tensor:
     """Return softmax(Q K^T / sqrt(d)) V (N, D) of queries (N, D), each in a place (N) of (B, K), for K = `beam`.
 
-    Keys and values are views (B, H, S, d) of the same strides; the mask (B, 1, K or 1, S) is True at visible keys. The
-    newest keys and values (N, 2D), of the strides of the queries, are written first to the last K places of S.
+    Keys and values are views (B, H, S, d) of the same strides, in fp32 or bf16; the mask (B, 1, K or 1, S) is True at
+    visible keys. The newest keys and values (N, 2D), in fp32 and of the strides of the queries, are written first to
+    the last K places of S.
     """
     (keys, values), loaded = keys_values, library()
     assert loaded is not None
@@ -134,5 +135,6 @@ def attend(
     out = queries.new_empty(len(queries), heads * width)
     added = None if newest is None else newest.data_ptr()
     pointers = _POINTER(out.data_ptr()), _POINTER(queries.data_ptr()), _POINTER(added)
-    loaded.attend(arguments, *pointers, _LONG(queries.stride(0)), _LONG(len(queries)))
+    kernel = loaded.attend_bf16 if keys.dtype == torch.bfloat16 else loaded.attend_fp32
+    kernel(arguments, *pointers, _LONG(queries.stride(0)), _LONG(len(queries)))
     return out

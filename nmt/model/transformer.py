@@ -111,16 +111,21 @@ class Transformer(nn.Module):
         """
         assert not self.training, "dropout would make the search random"
         memory = self.encode(source, source_mask)
-        keys_values = [layer.cross_attention.project_memory(memory) for layer in self.decoder]
-        by_row = self.decoder[0].self_attention.is_native(keys_values[0][0])
-        return TransformerState(self, DecoderCache(keys_values, source_mask, by_row))
+        attentions = [layer.cross_attention for layer in self.decoder]
+        keys_values = [attention.key_value(memory) for attention in attentions]
+        by_row = attentions[0].is_native(keys_values[0])
+        if by_row and self._precision != "fp32":  # half of the memory that attention reads
+            keys_values = [x.bfloat16() for x in keys_values]
+        views = [attention.split_pair(x) for attention, x in zip(attentions, keys_values, strict=True)]
+        return TransformerState(self, DecoderCache(views, source_mask, by_row))
 
     @torch.no_grad()
     def prepack(self, precision: Precision = "fp32") -> bool:
         """Lay out all weights, which must not change any more, for inference; return whether that makes it faster.
 
         In fp32 only rounding changes. In bf16 products are rounded to it; norms, sums and softmax are fp32. In int8
-        weights have one scale for each output, inputs one for each row.
+        weights have one scale for each output, inputs one for each row. In both, a search with `native.attend` keeps
+        keys and values in bf16.
         """
         linear = [module for module in self.modules() if isinstance(module, Linear)]
         self.prepacked = all(module.pack(precision) for module in linear)

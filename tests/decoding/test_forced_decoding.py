@@ -79,7 +79,7 @@ def test_attention_reproduces_the_output_of_the_layer() -> None:
         memory = model.encode(torch.tensor([[*source, EOS]]), None)
         model.decode(torch.tensor([[BOS, *target]]), memory, None)
         handle.remove()
-        _, values = attention.project_memory(memory)  # (1, H, S, d)
+        _, values = attention.split_pair(attention.key_value(memory))  # (1, H, S, d)
     mixed = (forced.attention @ values[0]).transpose(0, 1).flatten(1)
     torch.testing.assert_close(mixed, joined[0].view_as(mixed), atol=1e-5, rtol=1e-4)
 

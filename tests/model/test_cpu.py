@@ -389,30 +389,34 @@ def test_native_attention_equals_torch(sentences: int, beam: int, length: int, w
         if mask is not None:
             mask[..., 0] = True
         expected = F.scaled_dot_product_attention(by_place, k.double(), v.double(), mask)
+        rows = expected.transpose(1, 2).reshape(len(q), -1)[places]
         found = native.attend(q[places], (k, v), mask, places, beam)
-        torch.testing.assert_close(
-            found.double(), expected.transpose(1, 2).reshape(len(q), -1)[places], rtol=1e-5, atol=1e-5
-        )
+        torch.testing.assert_close(found.double(), rows, rtol=1e-5, atol=1e-5)
+        found = native.attend(q[places], (k.bfloat16(), v.bfloat16()), mask, places, beam)
+        torch.testing.assert_close(found.double(), rows, rtol=0.05, atol=0.05)
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_native_attention_writes_the_newest_keys_and_values(beam: int) -> None:
+def test_native_attention_writes_the_newest_keys_and_values(beam: int, dtype: torch.dtype) -> None:
     if not cpu.has_native():
         pytest.skip("needs AVX-512 and a C++ compiler")
     torch.manual_seed(beam)
     places = torch.arange(4 * beam)[torch.arange(4 * beam) % 5 != 2]  # other places have no row
     projected = torch.randn(len(places), 3 * HEADS * 16)
-    table = torch.randn(4, 9, 2 * HEADS * 16)
+    projected[0, HEADS * 16], projected[0, -1] = torch.nan, torch.inf
+    table = torch.randn(4, 9, 2 * HEADS * 16).to(dtype)
     keys, values = (x.view(4, 9, HEADS, 16).transpose(1, 2) for x in table.chunk(2, dim=-1))
     mask = torch.rand(4, 1, beam, 9) < 0.5
     mask[..., -beam:] = torch.eye(beam, dtype=torch.bool)
     expected = table.clone()
-    expected[places // beam, places % beam - beam] = projected[:, HEADS * 16 :]
+    expected[places // beam, places % beam - beam] = projected[:, HEADS * 16 :].to(dtype)
     queries, newest = projected[:, : HEADS * 16], projected[:, HEADS * 16 :]
     attended = native.attend(queries, (keys, values), mask, places, beam, newest)
-    assert torch.equal(table, expected)
-    assert torch.equal(attended, native.attend(queries, (keys, values), mask, places, beam))
+    torch.testing.assert_close(table, expected, rtol=0, atol=0, equal_nan=True)
+    again = native.attend(queries, (keys, values), mask, places, beam)
+    torch.testing.assert_close(attended, again, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("causal", [True, False])
