@@ -12,6 +12,7 @@ typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
+constexpr long AHEAD = 3;                          // tokens whose keys are fetched before they are needed
 constexpr float CLOSE = 2;                         // to the largest logit, of those that are refined
 #define UNROLL _Pragma("GCC unroll 6")
 
@@ -114,7 +115,12 @@ struct Attention {
     long strides[3], beam, masks, length, heads, width;
 };
 
-// All heads of a token lie side by side, and are read together: the kernel waits for memory most of the time.
+static void prefetch(const void* numbers, long bytes) {
+    for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
+}
+
+// The kernel waits for memory most of the time: all heads of a token, which lie side by side, are read together, after
+// the processor has been asked for them. It expects no reads of that order by itself.
 template <class Number>
 static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
     std::vector<long> visible(a.length);
@@ -133,13 +139,16 @@ static void attend(const Attention& a, float* out, const float* queries, const f
                 keys[own + head * a.strides[1] + j] = newest[at + j];
                 values[own + head * a.strides[1] + j] = newest[dim + at + j];
             }
-        for (long i = 0; i < count; i++)
+        for (long i = 0; i < count; i++) {
+            prefetch(keys + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
+            prefetch(values + visible[i], dim * sizeof(Number));
             for (long head = 0; head < a.heads; head++) {
                 const Number* key = keys + visible[i] + head * a.strides[1];
                 float sum = 0;
                 for (long j = 0; j < a.width; j++) sum += queries[head * a.width + j] * (float)key[j];
                 weights[head * a.length + i] = sum / std::sqrt((float)a.width);
             }
+        }
         for (long head = 0; head < a.heads; head++) {
             float *own_weights = &weights[head * a.length], largest = -INFINITY, total = 0;
             for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
