@@ -161,6 +161,8 @@ def lost_numbers(source: str, text: str) -> list[str]:
     has a word or character of a magnitude, or numerals: 1.5 million is 150万. Smaller ones are often words, and numbers
     inside protected items are not compared.
     """
+    if not _NUMBER.search(source):
+        return []
     lines = [without_items(normalize(line), " ; ") for line in (source, text)]
     if any(map(_MAGNITUDE.search, lines)):
         return []
