@@ -12,7 +12,7 @@ typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
-constexpr long AHEAD = 3;                          // tokens whose keys are fetched before they are needed
+constexpr long AHEAD = 3;                          // keys are prefetched so many tokens before they are read
 constexpr float CLOSE = 2;                         // to the largest logit, of those that are refined
 #define UNROLL _Pragma("GCC unroll 6")
 
@@ -119,8 +119,8 @@ static void prefetch(const void* numbers, long bytes) {
     for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
 }
 
-// The kernel waits for memory most of the time: all heads of a token, which lie side by side, are read together, after
-// the processor has been asked for them. It expects no reads of that order by itself.
+// Most of the time goes into reading keys and values. So all heads of a token, which lie side by side, are read together,
+// and prefetched: tokens are far apart, and the hardware prefetches only what follows.
 template <class Number>
 static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
     std::vector<long> visible(a.length);

@@ -113,7 +113,7 @@ class Transformer(nn.Module):
         memory = self.encode(source, source_mask)
         attentions = [layer.cross_attention for layer in self.decoder]
         keys_values = [attention.key_value(memory) for attention in attentions]
-        by_row = attentions[0].is_native(keys_values[0])
+        by_row = self.decoder[0].self_attention.is_native(keys_values[0])
         if by_row and self._precision != "fp32":  # half of the memory that attention reads
             keys_values = [x.bfloat16() for x in keys_values]
         views = [attention.split_pair(x) for attention, x in zip(attentions, keys_values, strict=True)]
