@@ -39,7 +39,7 @@ def test_settings_agree_with_the_recipes_that_were_measured() -> None:
     """recipes/tatoeba-en-zh-cpu.yaml and tatoeba-en-it-cpu.yaml."""
     chinese, italian = propose((250_000, 240_000), 5000, "cpu"), propose((2_900_000, 3_000_000), 8000, "cpu")
     assert (chinese.model.dim, chinese.model.dropout, chinese.batch_tokens) == (256, 0.3, 2048)
-    assert (italian.model.dim, italian.model.dropout, italian.batch_tokens) == (256, 0.1, 4096)
+    assert (italian.model.dim, italian.model.dropout, italian.batch_tokens) == (256, 0.1, 2048)
     for proposal in (chinese, italian):
         assert "rate: 0.0015, warmup: 400, decay: 0.7, floor: 0.05" in proposal.settings["train.schedule"].value
 
