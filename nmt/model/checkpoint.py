@@ -1,6 +1,6 @@
 """The model directory: everything that translation needs, and nothing that runs code.
 
-    config.json          format version, languages, settings of model and decoding, longest source sentence of training,
+    config.json          format version, languages, settings of model and decoding, longest source that is not split,
                          attention heads for alignment (measured when training ends), digests of all other files
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
@@ -69,7 +69,7 @@ class LoadedModel:
     languages: Languages
     decode: DecodeSettings
     alignment: AlignmentHeads | None = None  # measured when training ends; None before
-    longest_source: int | None = None  # tokens of the longest source sentence in training; None if not recorded
+    longest_source: int | None = None  # tokens of the longest source that is not split; None if not recorded
 
     def configuration(self) -> dict[str, Any]:
         """Return the content of config.json, apart from what `write_model` adds."""

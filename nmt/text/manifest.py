@@ -21,7 +21,7 @@ from nmt.text.corpus import text_files
 from nmt.text.tokenizer import tokenizer_files
 
 # The file by which a folder is a prepared corpus.
-PREPARED = Marker("manifest.json", "nmt prepared corpus", 4)
+PREPARED = Marker("manifest.json", "nmt prepared corpus", 5)
 
 
 class UnusableCorpusError(DataError):
@@ -71,6 +71,8 @@ class Manifest:
     valid: SplitCounts | None
     # Limit on the length of translations, from the lengths in the training text.
     max_length: MaxLength
+    # The longest source, in tokens, that translation does not split.
+    longest_source: int
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""

@@ -33,14 +33,12 @@ _WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
 def split_line(text: str, limit: int, count: Count) -> list[str]:
     """Return segments of at most `limit` tokens, counted by `count`; their concatenation is the text.
 
-    A text within the limit is one segment; otherwise each sentence is one. A longer sentence is split after commas and
-    similar marks into segments as long as possible; a longer clause at spaces; a longer word anywhere.
+    A text within the limit is one segment; otherwise each sentence is one. A longer sentence is halved after a comma or
+    a similar mark, a longer clause at a space, a longer word anywhere.
     """
     if count(text) <= limit:
         return [text]
-    return [
-        segment for sentence in sentences(text) for segment in _shorten(sentence, (_CLAUSE_END, _SPACE), limit, count)
-    ]
+    return [segment for sentence in sentences(text) for segment in _shorten(sentence, limit, count)]
 
 
 def join_segments(segments: Sequence[str], translations: Sequence[str]) -> str:
@@ -72,26 +70,21 @@ def sentences(text: str) -> list[str]:
     return _split_at(text, ends)
 
 
-def _shorten(text: str, boundaries: Sequence[re.Pattern[str]], limit: int, count: Count) -> Iterator[str]:
-    """Yield the text if it fits, otherwise runs of parts that end at the first boundary, as long as possible.
+def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
+    """Yield the text if it fits, otherwise its halves, and theirs: halves leave no segment of a word or two.
 
-    A run whose only part is too long is divided at the next boundary, and without one into halves.
+    They are divided at the clause end nearest to the middle; without one at the space nearest to it, or anywhere.
     """
     if len(text) < 2 or count(text) <= limit:
         yield text
-    elif not boundaries:
-        middle = len(text) // 2
-        for half in (text[:middle], text[middle:]):
-            yield from _shorten(half, (), limit, count)
-    else:
-        run, remaining = "", limit
-        for part in _split_at(text, [match.end() for match in boundaries[0].finditer(text)]):
-            size = count(part)
-            if run and size > remaining:
-                yield from _shorten(run, boundaries[1:], limit, count)
-                run, remaining = "", limit
-            run, remaining = run + part, remaining - size
-        yield from _shorten(run, boundaries[1:], limit, count)
+        return
+    middle = len(text) // 2
+    for boundary in (_CLAUSE_END, _SPACE):
+        if ends := [match.end() for match in boundary.finditer(text) if match.end() < len(text)]:
+            middle = min(ends, key=lambda end: abs(2 * end - len(text)))
+            break
+    for half in (text[:middle], text[middle:]):
+        yield from _shorten(half, limit, count)
 
 
 def _split_at(text: str, ends: Sequence[int]) -> list[str]:

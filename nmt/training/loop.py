@@ -50,7 +50,7 @@ class Training:
         self.display = TrainingDisplay(console, recipe.train)
         # the length limit is derived from the training text, unless the recipe has one
         decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or corpus.manifest.max_length})
-        longest = recipe.data.filters.max_tokens
+        longest = corpus.manifest.longest_source
         self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
         self._last_lap = 0.0
 

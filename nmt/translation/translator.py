@@ -241,11 +241,10 @@ class Translator:
 
     def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
         """Split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
-        source, line, tags = self.tokenizers.source, normalizer_of(self.languages.source)(line), self.tag_ids(options)
+        line = normalizer_of(self.languages.source)(line)
 
         def count(text: str) -> int:
-            ids = source.encode(text)
-            return len(ids) + len(tags) if ids else 0
+            return len(self.tokenizers.source.encode(text))
 
         bare, inside = line, list[Tag]()
         if (options.search.protect or options.document) and not prefix:

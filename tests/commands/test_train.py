@@ -17,6 +17,7 @@ from nmt.commands.train import doubtful_settings, train
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError
 from nmt.model.checkpoint import load_model
+from nmt.text.prepared import PreparedCorpus
 from tests.builders import recipe_in, reversal_pairs, run_command, write_reversal_task, write_tsv
 from tests.training.runs import (
     CPU,
@@ -319,13 +320,14 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     (tmp_path / "input.txt").write_text("".join(f"{source}\n" for source in sources))
     overrides = [
         "data.test={file: test.tsv}",
-        "data.filters={keep: [script, language], max_tokens: 40}",
+        "data.filters={keep: [script, language]}",
         "train.stop.steps=40",
         "train.validate_every=40",
     ]
     result = run_command("train", "-c", file, *(word for override in overrides for word in ("--set", override)))
     assert result.exit_code == 0, result.stderr
-    assert load_model(tmp_path / "run" / "best", CPU).longest_source == 40
+    longest = load_model(tmp_path / "run" / "best", CPU).longest_source
+    assert longest == max(map(len, PreparedCorpus.open(load_recipe(file).prepared_directory).train.source))
     translated = run_command("translate", "--model", tmp_path / "run", "-i", tmp_path / "input.txt", "--device", "cpu")
     assert translated.exit_code == 0, translated.stderr
     written = (tmp_path / "run" / "test.txt").read_text(encoding="utf-8")

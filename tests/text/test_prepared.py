@@ -106,7 +106,8 @@ def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
 
 COUNTS = SplitCounts(3, 2, (2,), SideCounts(5, 20, 0), SideCounts(6, 22, 1))
 LIMIT = MaxLength(factor=1.25, extra=12)
-MANIFEST = Manifest({"languages": {"source": "en"}}, {"data.train.0.tsv": (1, 2)}, "ff", (8, 9), COUNTS, None, LIMIT)
+INPUTS = {"data.train.0.tsv": (1, 2)}
+MANIFEST = Manifest({"languages": {"source": "en"}}, INPUTS, "ff", (8, 9), COUNTS, None, LIMIT, longest_source=30)
 
 
 def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": 99}, "found format version 99, expected 4; prepare it again with nmt prepare --force"),
+        ({"format_version": 99}, "found format version 99, expected 5; prepare it again with nmt prepare --force"),
         ({"train": {}}, "incomplete or damaged; prepare it again"),
         ({"vocabulary": [8]}, "incomplete or damaged; prepare it again"),
     ],

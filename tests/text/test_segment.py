@@ -45,8 +45,8 @@ def test_segments_do_not_split_words(text: str, limit: int) -> None:
         ('He said: "Stop." Then he left us.', 4, ['He said: "Stop." ', "Then he left us."]),
         ("Mr. Smith and J. S. Bach met. It rained.", 8, ["Mr. Smith and J. S. Bach met. ", "It rained."]),
         # before a lowercase letter a full stop ends no sentence, so that the line is split at spaces
-        ("It weighs 3 kg. approx. as said", 5, ["It weighs 3 kg. approx. ", "as said"]),
-        ("one two, three four, five six", 4, ["one two, three four, ", "five six"]),
+        ("It weighs 3 kg. approx. as said", 5, ["It weighs 3 kg. ", "approx. as said"]),
+        ("one two, three four, five six", 4, ["one two, ", "three four, five six"]),
         ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
         ("今天下雨。我们在家！", 6, ["今天下雨。", "我们在家！"]),
         ("他说：“走吧。”然后走了。", 9, ["他说：“走吧。”", "然后走了。"]),
@@ -56,6 +56,12 @@ def test_segments_do_not_split_words(text: str, limit: int) -> None:
 )
 def test_split_by_words_and_chinese_by_characters(text: str, limit: int, expected: list[str]) -> None:
     assert split_line(text, limit, count_words if " " in text else len) == expected
+
+
+@given(st.integers(1, 300), st.integers(2, 20))
+def test_a_long_clause_leaves_no_short_segment(words_of_text: int, limit: int) -> None:
+    segments = split_line(" ".join(["word"] * words_of_text), limit, count_words)
+    assert min(map(count_words, segments)) >= min(words_of_text, limit // 2)
 
 
 @pytest.mark.parametrize(

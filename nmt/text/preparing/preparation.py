@@ -45,6 +45,8 @@ _FACTORS = np.arange(1.0, 6.05, 0.1)
 # Share of the pairs below the line, and the factor between the line and the limit.
 _COVERAGE, _MARGIN = 0.9999, 1.1
 _LEAST_EXTRA = 5
+# The share and the number of training sentences longer than what is translated without splitting it.
+_LONGER_SHARE, _LONGER = 0.005, 1_500
 
 Item = TypeVar("Item")
 # A function like `map` that shares the work: results in order, only some items and results in RAM at a time.
@@ -285,7 +287,8 @@ def write_corpus(
     lengths = [own[1::stride] - own[:-1:stride] for own in offsets]
     sizes, limit = (len(tokenizers.source), len(tokenizers.target)), length_limit(lengths[0], lengths[1])
     train, valid = counts if recipe.data.valid else (counts[0], None)
-    return Manifest(recorded_settings(recipe), inputs, fingerprint, sizes, train, valid, limit)
+    longest = longest_source(lengths[0], counts[0].kept)
+    return Manifest(recorded_settings(recipe), inputs, fingerprint, sizes, train, valid, limit, longest)
 
 
 def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]) -> MaxLength:
@@ -300,3 +303,14 @@ def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDAr
     lowest = int(np.argmin(_FACTORS * source.mean() + extras))
     extra = max(_LEAST_EXTRA, math.ceil(_MARGIN * extras[lowest]))
     return MaxLength(factor=round(_MARGIN * _FACTORS[lowest], 2), extra=extra)
+
+
+def longest_source(lengths: npt.NDArray[np.int64], sentences: int) -> int:
+    """Return the source length that at most 0.5 % of the training sentences exceed, and at most 1,500.
+
+    `lengths` are those of a sample of the sentences. A Transformer omits parts of texts that are longer than nearly
+    all of its training text (Varis & Bojar 2021, "Sequence Length is a Domain"); segments within it are translated in
+    full.
+    """
+    share = 1 - min(_LONGER_SHARE, _LONGER / sentences)
+    return max(1, int(np.quantile(lengths, share, method="inverted_cdf")))

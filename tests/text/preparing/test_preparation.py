@@ -23,7 +23,7 @@ from nmt.text import tokenizer
 from nmt.text.manifest import PREPARED
 from nmt.text.preparing import preparation
 from nmt.text.preparing.audit import Audit
-from nmt.text.preparing.preparation import filter_block, first_of_each, length_limit
+from nmt.text.preparing.preparation import filter_block, first_of_each, length_limit, longest_source
 from nmt.text.preparing.rules import Rules
 from nmt.text.tokenizer import Tokenizer
 from tests.builders import demo_pairs, random_lengths, recipe_in, write_recipe, write_tsv
@@ -217,3 +217,15 @@ def test_length_limit_with_outliers_truncates_no_unseen_pair(ratio: float) -> No
     limit = limit_of([*random_lengths(20_000, ratio), (1, 120), (4, 99), (7, 80), (10, 60)])
     assert surplus(limit, random_lengths(20_000, ratio, seed=4)) <= 0
     assert limit.factor < max(1.2, 2.2 * ratio)
+
+
+@pytest.mark.parametrize(("sentences", "longer"), [(1_000, 5), (300_000, 5), (600_000, 2.5), (3_000_000, 0.5)])
+def test_longest_source_is_exceeded_by_one_in_200_sentences_and_by_1500(sentences: int, longer: float) -> None:
+    """The sample has sentences of 1, 2, …, 1,000 tokens, each as often."""
+    lengths = np.random.default_rng(1).permutation(1_000) + 1
+    longest = longest_source(lengths, sentences)
+    assert (lengths > longest).sum() == math.floor(longer)
+
+
+def test_longest_source_of_equal_sentences_is_their_length() -> None:
+    assert longest_source(np.full(50, 7), 50) == 7
