@@ -165,7 +165,7 @@ def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it"
         model.output.weight.mul_(4)
         model.output.weight[EOS] *= 3  # otherwise random models rarely predict the end
     settings = DecodeSettings(beam=2, batch_tokens=512)
-    return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings)
+    return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings, longest_source=200)
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:

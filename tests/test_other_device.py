@@ -49,7 +49,7 @@ def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedMode
     shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, feed_forward=32, heads=2, **variant)
     model = Transformer(shape, len(tokenizer), len(tokenizer)).to(device)
     settings = DecodeSettings(beam=3, max_length=SHORT_OUTPUT)
-    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), settings)
+    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), settings, 200)
 
 
 def translations(translator: Translator, overrides: list[str], **options: int) -> list[Any]:

@@ -97,8 +97,7 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", f"{name:<10}{parts[name]:>13,}{parts[name] / parts['total']:>7.1%}{tied}"
     pieces = f"{tokenizer['source_pieces']:,}" + ("" if tokenizer["shared"] else f" and {tokenizer['target_pieces']:,}")
     yield "tokenizer", f"{pieces} pieces{', shared by both sides' if tokenizer['shared'] else ''}"
-    if limits["longest_source"] is not None:
-        yield "limits", f"source segments of at most {counted(limits['longest_source'], 'token')}"
+    yield "limits", f"source segments of at most {counted(limits['longest_source'], 'token')}"
     if (longest := limits["max_length"]) is not None:
         yield "", f"output of at most {longest['factor']:g} × source + {longest['extra']} tokens"
     line = f"a line of {decoding['tokens']} + {decoding['tokens']} tokens, beam {decoding['beam']}"

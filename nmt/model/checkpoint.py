@@ -53,11 +53,11 @@ class _Sections(Section):
     languages: Languages
     model: ModelSettings
     decode: DecodeSettings
+    longest_source: PositiveInt
     alignment: AlignmentHeads | None = None
-    longest_source: PositiveInt | None = None
 
 
-_DESCRIBED = ("languages", "decode", "alignment", "longest_source")  # in config.json and in `LoadedModel`
+_DESCRIBED = ("languages", "decode", "longest_source", "alignment")  # in config.json and in `LoadedModel`
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class LoadedModel:
     tokenizers: Tokenizers
     languages: Languages
     decode: DecodeSettings
+    longest_source: int  # tokens of the longest source that is not split
     alignment: AlignmentHeads | None = None  # measured when training ends; None before
-    longest_source: int | None = None  # tokens of the longest source that is not split; None if not recorded
 
     def configuration(self) -> dict[str, Any]:
         """Return the content of config.json, apart from what `write_model` adds."""

@@ -67,7 +67,8 @@ def sentences(text: str) -> list[str]:
         continued = text[match.end() : match.end() + 1].islower()
         if not abbreviated and not continued:
             ends.append(match.end())
-    return _split_at(text, ends)
+    boundaries = [0, *(end for end in ends if end < len(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(boundaries)]
 
 
 def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
@@ -85,11 +86,6 @@ def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
             break
     for half in (text[:middle], text[middle:]):
         yield from _shorten(half, limit, count)
-
-
-def _split_at(text: str, ends: Sequence[int]) -> list[str]:
-    boundaries = [0, *(end for end in ends if end < len(text)), len(text)]
-    return [text[start:end] for start, end in pairwise(boundaries)]
 
 
 def words(text: str) -> list[str]:

@@ -36,7 +36,6 @@ from nmt.translation.requirements import TranslateOptions
 LINE_BATCH_SIZE = 2048
 # How many times as many lines and tokens as a CPU a GPU takes at a time.
 _GPU_SCALE = 16
-_LONGEST_SOURCE = 200  # the longest source, in tokens, of models that do not record the longest one in their training
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
@@ -123,9 +122,8 @@ class Translator:
         self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
         # The size of line batches and of batches, as a multiple of those on a CPU.
         self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
-        recorded = [model.longest_source for model in self.models if model.longest_source is not None]
         # The most source tokens, without `</s>`, of a segment.
-        self._longest_source = min(recorded, default=_LONGEST_SOURCE)
+        self._longest_source = min(model.longest_source for model in self.models)
 
     @classmethod
     def load(

@@ -38,7 +38,9 @@ TOKENIZERS = tokenizers(LINES)
 def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZERS) -> LoadedModel:
     torch.manual_seed(seed)
     size = len(pieces.source)
-    return LoadedModel(Transformer(shape, size, size), pieces, Languages(source="en", target="it"), DecodeSettings())
+    return LoadedModel(
+        Transformer(shape, size, size), pieces, Languages(source="en", target="it"), DecodeSettings(), 200
+    )
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def model(seed: int = 4, two: bool = False, **settings: object) -> LoadedModel:
         if isinstance(transformer.decoder_norm, torch.nn.LayerNorm) and shape.tied_embeddings == "none":
             transformer.decoder_norm.bias += 1
             transformer.output.weight[EOS] += 0.25
-    return LoadedModel(transformer, tokenizers, Languages(source="en", target="it"), DecodeSettings(beam=2))
+    return LoadedModel(transformer, tokenizers, Languages(source="en", target="it"), DecodeSettings(beam=2), 200)
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,9 @@ def test_different_tokenizers_raise() -> None:
     )
 
     def loaded(source: Tokenizer, target: Tokenizer) -> LoadedModel:
-        return LoadedModel(model, Tokenizers(source, target), Languages(source="en", target="it"), DecodeSettings())
+        return LoadedModel(
+            model, Tokenizers(source, target), Languages(source="en", target="it"), DecodeSettings(), 200
+        )
 
     directories = [Path("a"), Path("b"), Path("c")]
     same = Tokenizer.from_bytes(one.to_bytes())

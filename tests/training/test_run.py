@@ -47,7 +47,7 @@ def trained(steps: int = 1, seed: int = 1) -> tuple[LoadedModel, Updater]:
     updater = Updater(Transformer(recipe.model, PIECES, PIECES), recipe, torch.device("cpu"))
     for step in range(1, steps + 1):
         update(updater, step)
-    return LoadedModel(updater.model, TOKENIZERS, Languages(source="en", target="it"), DecodeSettings()), updater
+    return LoadedModel(updater.model, TOKENIZERS, Languages(source="en", target="it"), DecodeSettings(), 200), updater
 
 
 def save(run: RunDirectory, progress: Progress, keep_best: int = 3) -> Path:
