@@ -24,6 +24,10 @@ _MODELS = {  # layers on each side, dim, feed_forward, heads, the reason
     SMALL: (3, 256, 1024, 4, _MEASURED),
     BASE: (6, 512, 2048, 8, "the base model of Vaswani et al. 2017"),
 }
+_REASON_OF_POSITIONS = (
+    "rotary positions (Su et al. 2021) are 0.4 to 1.7 BLEU better in our measurements; remove them for nmt export to "
+    "Hugging Face transformers"
+)
 # The highest rate in our recipes; it falls with the root of the width, as in the paper.
 _RATE_OF_DIM_256 = 1.5e-3
 # Target tokens from which a GPU trains the base model of the paper.
@@ -72,8 +76,9 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
     layers, dim, feed_forward, heads, why = _MODELS[name]
     dropout, reason_of_dropout = _dropout(name, target)
     model = ModelSettings(
-        encoder_layers=layers, decoder_layers=layers, dim=dim, feed_forward=feed_forward, heads=heads, dropout=dropout
-    )
+        encoder_layers=layers, decoder_layers=layers, dim=dim, feed_forward=feed_forward, heads=heads, dropout=dropout,
+        positions="rotary",
+    )  # fmt: skip
     batch, reason_of_batch = _batch_tokens(name, target, device)
     steps = _round(max(100, _passes(target, device) * target / (batch * _FULL)))
     warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _RATE_OF_DIM_256 * math.sqrt(256 / dim)
@@ -82,9 +87,9 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
     settings = {
         "model": Setting(
             f"{{encoder_layers: {layers}, decoder_layers: {layers}, dim: {dim}, feed_forward: {feed_forward}, "
-            f"heads: {heads}, dropout: {dropout}}}",
+            f"heads: {heads}, positions: rotary, dropout: {dropout}}}",
             f"{model.weight_count(vocabulary, vocabulary) / 1e6:.1f} million weights for {target:,} target "
-            f"tokens; {why}. {reason_of_dropout}",
+            f"tokens; {why}. {reason_of_dropout}\n{_REASON_OF_POSITIONS}",
         ),
         "train.batch_tokens": Setting(
             str(batch), f"{target:,} target tokens are a pass over the text\n{reason_of_batch}"
