@@ -25,7 +25,7 @@ _MODELS = {  # layers on each side, dim, feed_forward, heads, the reason
     BASE: (6, 512, 2048, 8, "the base model of Vaswani et al. 2017"),
 }
 _REASON_OF_POSITIONS = (
-    "rotary positions (Su et al. 2021) are 0.4 to 1.3 BLEU better in trainings of this length; remove them for nmt "
+    "rotary positions (Su et al. 2021) gained 0.4 to 1.3 BLEU on validation texts of Tatoeba; remove them for nmt "
     "export to Hugging Face transformers"
 )
 # The highest rate in our recipes; it falls with the root of the width, as in the paper.
