@@ -17,7 +17,7 @@ from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
-from nmt.text.segment import is_punctuation, words, words_of_pieces
+from nmt.text.words import is_punctuation, words, words_of_pieces
 
 # Pairs of a source word and a target word, both counted from 0, in the order of the target.
 Links = list[tuple[int, int]]
@@ -34,7 +34,7 @@ def align(
 ) -> list[Links]:
     """Return the links between the words of sentences and of given translations, by the first model of the runner.
 
-    The words are those of `nmt.text.segment`. `tags` are the ids that precede each sentence. The weights of a target
+    The words are those of `nmt.text.words`. `tags` are the ids that precede each sentence. The weights of a target
     token are those of the step that predicts it, the mean over the alignment heads.
     """
     source, target = loaded.tokenizers.source, loaded.tokenizers.target

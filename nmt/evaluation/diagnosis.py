@@ -8,7 +8,7 @@ from nmt.evaluation.findings import KINDS, Finding
 from nmt.system.console import counted
 from nmt.text.languages import HAN, TargetLanguage, detect_language
 from nmt.text.normalize import normalize
-from nmt.text.segment import words
+from nmt.text.words import words
 
 # Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines.
 _FREQUENT_FAULTS = {"empty": 0.05, "copy": 0.05, "repetition": 0.2, "script": 0.2, "variant": 0.2}

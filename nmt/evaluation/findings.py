@@ -26,7 +26,7 @@ from nmt.text.languages import (
 )
 from nmt.text.normalize import normalize
 from nmt.text.protection import compare, compare_marks, lost_numbers, without_items
-from nmt.text.segment import words
+from nmt.text.words import words
 
 # What a line with a finding of each kind has, the most serious first.
 KINDS = {

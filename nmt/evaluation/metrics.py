@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nmt.errors import ConfigError
 from nmt.text.languages import TargetLanguage, detect_language
 from nmt.text.normalize import normalize
-from nmt.text.segment import words
+from nmt.text.words import words
 
 if TYPE_CHECKING:  # importing these is slow, and `nmt score --help` does not need them
     import numpy as np

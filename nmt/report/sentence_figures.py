@@ -24,7 +24,7 @@ from nmt.errors import ConfigError
 from nmt.model.checkpoint import resolve_model
 from nmt.model.transformer import AttentionWeights, attention_weights
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
-from nmt.text.segment import words
+from nmt.text.words import words
 from nmt.text.tokenizer import BOS, EOS
 from nmt.translation.translator import Translator
 

@@ -30,6 +30,19 @@ _TOKENIZER_SPACE = re.compile(f"{_SPACED.pattern}|(?<=[{_UNSPACED_MARKS}]) | (?=
 # Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them.
 _LEAST_SPACES_BETWEEN, _LEAST_SHARE = 2, 0.3
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WHITE_SPACE = re.compile(r"[^\S ]")
+
+
+def visible(text: str) -> str:
+    """Return `text` without invisible characters; white space of all kinds becomes spaces.
+
+    An unpaired surrogate, which UTF-8 cannot encode, becomes U+FFFD.
+    """
+    if text.isprintable():  # then there are neither surrogates nor characters to remove
+        return text
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", text))
 
 
 def normalize(text: str) -> str:
@@ -38,19 +51,14 @@ def normalize(text: str) -> str:
     A grave or acute accent between two Latin letters is an apostrophe (`don´t`). Other quotes are kept as they are.
 
     Whitespace is all that Unicode calls so: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation is kept (it is
-    not NFKC). An unpaired surrogate, which UTF-8 cannot encode, becomes U+FFFD. The function is idempotent.
+    not NFKC). The function is idempotent.
     """
-    if not (printable := text.isprintable()):  # otherwise there are neither surrogates nor characters to remove
-        if _SURROGATE.search(text):
-            text = text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
-        # before NFC, so that none of them separates a letter from its accent
-        text = _INVISIBLE.sub("", text)
+    text = visible(text)  # before NFC, so that nothing invisible separates a letter from its accent
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     if "`" in text or "´" in text:
         text = _APOSTROPHE.sub("'", text)
-    # the only printable whitespace is the space
-    return text.strip() if printable and "  " not in text else " ".join(text.split())
+    return text.strip() if "  " not in text else " ".join(text.split())
 
 
 def normalizer_of(language: str) -> Callable[[str], str]:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from nmt.decoding.alignment import Links
 from nmt.text.protection import items
-from nmt.text.segment import word_spans
+from nmt.text.words import word_spans
 
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "`": "`"}
 _OPENING = ("", "(", "[", "“", "‘", "«")

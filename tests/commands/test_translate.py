@@ -16,7 +16,7 @@ from nmt.commands.translate import default_model
 from nmt.config import RuntimeSettings
 from nmt.errors import ModelError
 from nmt.system.console import Console
-from nmt.text.segment import words
+from nmt.text.words import words
 from nmt.translation import pipeline
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput

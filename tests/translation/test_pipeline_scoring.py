@@ -15,7 +15,7 @@ from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import LoadedModel
 from nmt.system.console import Console
 from nmt.text.normalize import normalize
-from nmt.text.segment import words
+from nmt.text.words import words
 from nmt.text.tokenizer import EOS
 from nmt.translation.pipeline import LineInput, process_lines, score_batch, score_given
 from nmt.translation.sinks import StreamOutput

@@ -21,7 +21,7 @@ from nmt.system.console import Console
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.normalize import normalize
 from nmt.text.protection import NO_DIFF, compare, items
-from nmt.text.segment import words
+from nmt.text.words import words
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placement import Phrase, cut_items, place
 from nmt.translation.requirements import TranslateOptions

@@ -1,0 +1,182 @@
+r"""Items: what must not change in a line. A line is text in which each item is the one character `ITEM`.
+
+>>> line = read("Open <b>{0}</b>, or see https://b.org/x.")
+>>> line.text.replace(ITEM, "#"), [item.text for item in line.items]
+('Open ###, or see #.', ['<b>', '{0}', '</b>', 'https://b.org/x'])
+>>> str(line)
+'Open <b>{0}</b>, or see https://b.org/x.'
+
+So no function on text, such as a splitter of sentences, can cut or change an item. Items are the forms of `_KNOWN`, and
+each chunk between spaces that looks like code. Coded text of this kind is what Okapi calls a `TextFragment`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from nmt.text.languages import UNSPACED_TEXT
+from nmt.text.normalize import visible
+
+ITEM = "\ufffc"  # OBJECT REPLACEMENT CHARACTER; one in the input is an item, too
+
+# `opening` and `closing` are those of a pair, `break` ends a sentence, as a line break does.
+Role = Literal["single", "opening", "closing", "break"]
+
+
+class Item(NamedTuple):
+    """A part of a line that is not translated."""
+
+    text: str
+    role: Role = "single"
+    # What an opening item and its closing one have in common.
+    name: str = ""
+    # Whether a program finds it by its name or number, so that it may change places with other items.
+    is_named: bool = False
+    # Whether it is code of a document's format, and no part of the text that the format encodes.
+    is_markup: bool = False
+
+
+class Line(NamedTuple):
+    """A line, or a part of one: its text, with the character `ITEM` for each of the items, and the items."""
+
+    text: str
+    items: tuple[Item, ...] = ()
+
+    def __str__(self) -> str:
+        return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces())
+
+    def pieces(self) -> Iterator[str | Item]:
+        """Yield the texts between the items, and the items, in order; the first and the last are texts."""
+        first, *rest = self.text.split(ITEM)
+        yield first
+        for item, text in zip(self.items, rest, strict=True):
+            yield item
+            yield text
+
+    def cut(self, ends: Sequence[int]) -> list["Line"]:
+        """Return the parts of the line that end at these positions of the text, and the rest."""
+        parts, first = list[Line](), 0
+        for start, end in pairwise((0, *ends, len(self.text))):
+            text = self.text[start:end]
+            parts.append(Line(text, self.items[first : first + text.count(ITEM)]))
+            first += text.count(ITEM)
+        return parts
+
+
+def joined(parts: Iterable[Line]) -> Line:
+    """Return the line that consists of these parts."""
+    lines = list(parts)
+    return Line("".join(line.text for line in lines), tuple(item for line in lines for item in line.items))
+
+
+_ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)"
+_HOST = r"(?<![\w@.-])(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)(?![\w-])"
+_SYMBOLS = (
+    "©®™§¶†‡•±×÷\u2190-\u21ff\u2200-\u22ff\u2300-\u23ff\u2460-\u27bf\u2b00-\u2bff\u3297\u3299\u266a-\u266f"
+    "\ue000-\uf8ff\U0001f000-\U0001faff"
+)
+_JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
+_IN_TAG = r"(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+"
+_NESTED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
+# Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
+_KNOWN = re.compile(
+    "("
+    # URLs, hosts and e-mail addresses; ASCII, since Chinese may be adjacent
+    rf"(?<![A-Za-z0-9])(?:[A-Za-z][a-z0-9+.-]{{1,20}}://|www\.|mailto:)(?:{_ADDRESS})*(?:[\w/#=&%~+-]|(?<=\)))"
+    rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*(?:[\w/#=&%~+-]|(?<=\))))?"
+    r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
+    # tags of XML, HTML, subtitles and templates, comments, times in captions; `<T>` in `List<Array<T>>` is none
+    rf"|</?[A-Za-z0-9][^\s<>]*+{_IN_TAG}>(?!>)|<\d[\d:.]*>|<%[^<>]*%>|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
+    # $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]], [b], [url=…]
+    rf"|\$\w*\([^()\s]*\)|\$\[[^][\s]*\]|(?:[$#%&=]|@:?|\\)?{_NESTED}|\[\[[^][]*\]\]"
+    r"|\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]|\[%[^][]*%\]"
+    # %%, %name%, %s, %1$d, %-5.2f, %(name)s, %<count>d, %[1]s, %1, %L1; not the percent sign of a number
+    r"|%%|%[A-Za-z_][\w.]*%(?!%)|(?<!\d)%L?[1-9](?!\d|[.,]\d)(?!\$)"
+    r"|(?<!\d)%(?:\d+\$|\(\w+\)|<\w+>|\[\d+\])?[-+#0,']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
+    r"(?:#?@\w*@?|[A-Za-z])(?![A-Za-z0-9])"
+    # entities, code, emphasis of Markdown, escapes of strings
+    r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);|``[^`]+``|`[^`]+`|\*{2,3}|~~|\\(?:u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|\(\w+\)|.)"
+    # :name, :smile:, @:key, !name, ~name, --option, name()
+    r"|(?<![\w:])@?:[A-Za-z_][\w.-]*:?|(?<!\S)[!~][A-Za-z_]\w+~?|(?<!\S)--[a-z][\w-]*|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
+    # numbers of versions and addresses, not those with groups of three digits
+    r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:-?[a-z]+\d*)?(?![\w])|(?<!\w)v\d+(?:\.\d+)*(?!\w)"
+    # paths, signs between spaces, the mark of a list, emoticons
+    r"|(?<!\S)[~.]{0,2}(?:/[\w.-]+){2,}/?|(?<!\S)(?:[<>=^~#@|\\*_·»]|->|=>)++(?!\S)"
+    r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
+    rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
+    ")"
+)
+# What every item has, and few lines: a search for it takes a tenth of the time of a split.
+_SIGNS = re.compile(
+    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|[:;]['-]?[()DPOp]|\bv\d|^ *(?:[-–—]|\w{{1,2}}[.)])"
+)
+# An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.
+_CHUNK, _LETTER = re.compile(r"(\S+)"), re.compile(r"[^\W\d]")
+_CODE = re.compile(
+    r"[{}<>^_=~\\]|\$(?!\d)|%(?![\d.,]*$)|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
+)
+_AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
+_BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}
+# HTML elements that are no part of a sentence, line ends in strings of programs, separators.
+_BREAK = re.compile(
+    r"\|+|[<>=·»•→>-]+|\\[nr]|<[^<>]*LINE_?BREAK[^<>]*>"
+    r"|</?(?:br|p|li|ul|ol|dl|dt|dd|div|h[1-6]|hr|table|tr|t[dh]|thead|tbody|tfoot|caption|blockquote|pre|section"
+    r"|article|header|footer|aside|nav|main|option|title|figure|figcaption|form|label|legend|button)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^<>]*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
+_VOID = {"area", "base", "col", "embed", "img", "input", "link", "meta", "source", "track", "wbr"}
+_UNNAMED = re.compile(r"%[-+#0,'\d*.]*[A-Za-z]{1,3}|&\S+;|\\.*|[^\w]*")
+_NAME = re.compile(r"[A-Za-z]{2}|\{\s*\d|%L?\d|\d\$|\[\d+\]")
+
+
+def read(line: str) -> Line:
+    """Find the items of a line. What is invisible in it is left out, and all white space is spaces."""
+    line = visible(line)
+    if not _SIGNS.search(line):
+        return Line(line)
+    pieces = list[str]()  # texts at even indices, items at odd ones
+    for index, piece in enumerate(_KNOWN.split(line)):
+        pieces += [piece] if index % 2 else _with_unknown(piece)
+    for i in range(1, len(pieces), 2):  # brackets and quotes around an item belong to it
+        while _BRACKETS.get(pieces[i - 1][-1:]) == pieces[i + 1][:1] != "" and not _TAG.fullmatch(pieces[i]):
+            pieces[i] = pieces[i - 1][-1] + pieces[i] + pieces[i + 1][0]
+            pieces[i - 1], pieces[i + 1] = pieces[i - 1][:-1], pieces[i + 1][1:]
+    items, emphasis = list[Item](), set[str]()
+    for text in pieces[1::2]:
+        if text in ("**", "***", "~~"):
+            items.append(Item(text, "closing" if text in emphasis else "opening", text))
+            emphasis ^= {text}
+        else:
+            items.append(item_of(text))
+    return Line(ITEM.join(pieces[::2]), tuple(items))
+
+
+def item_of(text: str) -> Item:
+    """Return the item with this text.
+
+    >>> item_of("</b>")
+    Item(text='</b>', role='closing', name='b', is_named=False, is_markup=False)
+    """
+    if _BREAK.fullmatch(text):
+        return Item(text, "break")
+    if tag := _TAG.fullmatch(text):
+        closes, name, is_empty = tag.group(1, 2, 3) if tag[2] else tag.group(4, 5, 6)
+        if not is_empty and name.lower() not in _VOID:
+            return Item(text, "closing" if closes else "opening", name)
+    return Item(text, is_named=not _UNNAMED.fullmatch(text) and bool(_NAME.search(text)))
+
+
+def _with_unknown(text: str) -> list[str]:
+    """Return a text in pieces, of which those at odd indices are chunks that look like code."""
+    pieces, rest = list[str](), ""
+    for chunk in _CHUNK.split(text):
+        middle = chunk.lstrip(_AROUND[0]).rstrip(_AROUND[1])
+        if _CODE.search(middle) and _LETTER.search(middle):
+            before, _, after = chunk.partition(middle)
+            pieces += [rest + before, middle]
+            rest = after
+        else:
+            rest += chunk
+    return [*pieces, rest]

@@ -1,0 +1,72 @@
+"""The words of a sentence, as alignments and scores count them.
+
+>>> words("我喜欢 New York。")
+['我', '喜', '欢', 'New', 'York', '。']
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from nmt.text.languages import UNSPACED_TEXT
+from nmt.text.normalize import normalize
+
+_MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+_WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a normalized sentence: the text between spaces, with adjacent punctuation.
+
+    Chinese and Japanese are written without spaces, so each of their characters and punctuation marks is a word,
+    whatever the language of the sentence.
+    """
+    return _WORD.findall(text)
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each of the words of a text.
+
+    >>> word_spans("Hi, 我们")
+    [(0, 3), (4, 5), (5, 6)]
+    """
+    return [found.span() for found in _WORD.finditer(text)]
+
+
+def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
+    """Return the number of words in the concatenation of pieces, and the range of words that each piece overlaps.
+
+    Pieces are UTF-8, and may end inside a character. The words are those of the normalized sentence.
+
+    >>> words_of_pieces([b" Hel", b"lo", b" ", b" wor", b"ld!"])
+    (2, [range(0, 1), range(0, 1), range(0, 0), range(1, 2), range(1, 2)])
+    """
+    text = b"".join(pieces).decode("utf-8", "surrogateescape")
+    owners: list[int] = []  # the word of each byte, -1 between words
+    count = position = 0
+    for match in _WORD.finditer(text):
+        if not normalize(match[0]):
+            continue  # invisible
+        owners += [-1] * _size(text[position : match.start()]) + [count] * _size(match[0])
+        count, position = count + 1, match.end()
+    owners += [-1] * _size(text[position:])
+    ranges, begin = [], 0
+    for piece in pieces:
+        own = [word for word in owners[begin : begin + len(piece)] if word >= 0] or [0, -1]
+        ranges.append(range(own[0], own[-1] + 1))
+        begin += len(piece)
+    return count, ranges
+
+
+def is_punctuation(piece: bytes) -> bool:
+    """Whether a piece, in UTF-8, has punctuation and no letter, digit, symbol or part of a character.
+
+    >>> is_punctuation(b"?"), is_punctuation(b" l'"), is_punctuation(b" ")
+    (True, False, False)
+    """
+    categories = {unicodedata.category(character)[0] for character in piece.decode("utf-8", "surrogateescape")}
+    return "P" in categories and categories <= {"P", "Z"}
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
