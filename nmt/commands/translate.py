@@ -21,8 +21,8 @@ from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content, read_lines, split_member
 from nmt.translation.documents.document import Document
 from nmt.translation.documents.translating import DocumentOptions, format_of, translate_document
+from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, open_input, process_lines, score_batch, translate_stream
-from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import and_, eq
 
 from nmt.system.console import counted
+from nmt.text.content import compare, lost_numbers, without_items
 from nmt.text.languages import (
     HAN,
     KANA,
@@ -25,7 +26,6 @@ from nmt.text.languages import (
     variant_of,
 )
 from nmt.text.normalize import normalize
-from nmt.text.protection import compare, compare_marks, lost_numbers, without_items
 from nmt.text.words import words
 
 # What a line with a finding of each kind has, the most serious first.
@@ -203,9 +203,9 @@ def _number(line: _Line) -> str:
 
 
 def _placeholder(line: _Line) -> str:
-    differences = [(*compare(other, line.text), *compare_marks(other, line.text)) for other in line.others]
-    missing = _in_all([Counter([*items, *marks]) for items, _, marks, _ in differences])
-    return _difference(missing, _in_all([Counter([*items, *marks]) for _, items, _, marks in differences]))
+    differences = [compare(other, line.text) for other in line.others]
+    missing = _in_all([Counter(difference.missing) for difference in differences])
+    return _difference(missing, _in_all([Counter(difference.surplus) for difference in differences]))
 
 
 def _in_all(counters: Sequence[Counter[str]]) -> Counter[str]:

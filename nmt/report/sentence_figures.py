@@ -24,8 +24,8 @@ from nmt.errors import ConfigError
 from nmt.model.checkpoint import resolve_model
 from nmt.model.transformer import AttentionWeights, attention_weights
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
-from nmt.text.words import words
 from nmt.text.tokenizer import BOS, EOS
+from nmt.text.words import words
 from nmt.translation.translator import Translator
 
 # What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but

@@ -63,6 +63,18 @@ class Line(NamedTuple):
             first += text.count(ITEM)
         return parts
 
+    def without(self, item: Item) -> "Line":
+        """Return the line without the first of these items, if it has one."""
+        if item not in self.items:
+            return self
+        index, texts = self.items.index(item), self.text.split(ITEM)
+        left, right = texts[index : index + 2]
+        texts[index : index + 2] = [left + (right.removeprefix(" ") if left[-1:] in ("", " ") else right)]
+        return Line(ITEM.join(texts), self.items[:index] + self.items[index + 1 :])
+
+
+NO_TEXT = Line("")
+
 
 def joined(parts: Iterable[Line]) -> Line:
     """Return the line that consists of these parts."""
@@ -109,10 +121,11 @@ _KNOWN = re.compile(
 )
 # What every item has, and few lines: a search for it takes a tenth of the time of a split.
 _SIGNS = re.compile(
-    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|[:;]['-]?[()DPOp]|\bv\d|^ *(?:[-–—]|\w{{1,2}}[.)])"
+    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|[:;]['-]?[()DPOp]|\bv\d"
+    r"|^ *(?:[-–—]|\w{1,2}[.)])"
 )
 # An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.
-_CHUNK, _LETTER = re.compile(r"(\S+)"), re.compile(r"[^\W\d]")
+_CHUNK, _LETTER = re.compile(rf"([^\s{UNSPACED_TEXT}]+)"), re.compile(r"[^\W\d]")
 _CODE = re.compile(
     r"[{}<>^_=~\\]|\$(?!\d)|%(?![\d.,]*$)|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
 )

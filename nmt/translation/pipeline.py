@@ -19,7 +19,7 @@ from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_text
 from nmt.text.tokenizer import EOS
-from nmt.translation.requirements import TranslateOptions
+from nmt.translation.options import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator, plain_json
 

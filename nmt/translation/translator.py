@@ -24,13 +24,14 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
+from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
-from nmt.text.languages import target_language
-from nmt.text.normalize import normalize, normalizer_of
-from nmt.text.protection import NO_DIFF, ContentDiff
-from nmt.text.segment import join_segments, sentences, split_line
-from nmt.translation.placement import Phrase, Tag, cut_items, original, part_of, place, with_tags, without_tags
-from nmt.translation.requirements import TranslateOptions
+from nmt.text.items import NO_TEXT, Line, joined, read
+from nmt.text.languages import UNSPACED_TEXT, target_language
+from nmt.text.normalize import normalize, normalizer_of, visible
+from nmt.text.sentences import units
+from nmt.translation import placing
+from nmt.translation.options import TranslateOptions
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
@@ -39,6 +40,9 @@ _GPU_SCALE = 16
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
+
+_UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
+_WIDE_END = re.compile("[。！？｡，；：、][\"'”’»)\\]）】」』》〉]*$")
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -55,17 +59,19 @@ class Alternative(NamedTuple):
 class Translation:
     """The translation of one line. `text` is a single line of valid UTF-8 without tabs.
 
-    `log_prob` is the natural logarithm of the probability of the tokens that the search found, summed over segments;
-    0 for a blank line. `alternatives` are the next best, with texts different from this one and from each other.
+    `log_prob` is the natural logarithm of the probability of the tokens that the search found, summed over units; 0
+    for a line without a letter, which is copied. `alternatives` are the next best, with texts different from this one
+    and from each other.
     """
 
     source: str
     text: str
     log_prob: float
     alternatives: tuple[Alternative, ...] = ()
-    segments: int = 1  # the number of segments that a long line was split into
+    units: int = 1  # the number of sentences, and of parts of long ones
+    line: Line = NO_TEXT  # the text with its items
     diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
-    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.segment` defines a word
+    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.words` defines a word
 
     def as_json(self) -> str:
         """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
@@ -93,17 +99,33 @@ class Translation:
 
 
 @dataclass
-class Segment:
-    """A line, or a part of a long one, the required start of its translation, and its translations."""
+class Unit:
+    """A sentence of a line, or a part of a long one, and its translations."""
 
-    source: str
-    bare: str  # the source without the tags that are put back into the translation
-    tags: Sequence[Tag]
-    prefix: str
-    text: str  # what is translated: `bare`, or that without its items
-    items: Sequence[Phrase] = ()  # those that were taken out
-    found: list[Alternative] = field(default_factory=list)  # the translations, best first
-    links: Links | None = None  # between the words of the source and of the best one, if requested
+    before: Line  # items and spaces
+    core: Line
+    after: Line
+    prefix: Line  # the required start of the translation
+    text: str  # of the core, without its items: what is translated
+    found: list[Alternative] = field(default_factory=list)  # the translations of the text, best first
+    lines: list[Line] = field(default_factory=list)  # the same with the items of the core
+    links: Links | None = None  # between the words of the unit and of the best translation, if requested
+
+    @property
+    def begin(self) -> str:
+        """The prefix without its items, as the model generates it."""
+        return placing.without_items(self.prefix)[0]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The sentence and its best translation, with all items."""
+        source, text = (normalize(f"{self.before}{core}{self.after}") for core in (self.core, self.lines[0]))
+        return source, text
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether there is no letter to translate."""
+        return not self.prefix.text and not any(map(str.isalpha, self.text))
 
 
 class Translator:
@@ -122,7 +144,7 @@ class Translator:
         self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
         # The size of line batches and of batches, as a multiple of those on a CPU.
         self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
-        # The most source tokens, without `</s>`, of a segment.
+        # The most source tokens, without `</s>`, of a unit.
         self._longest_source = min(model.longest_source for model in self.models)
 
     @classmethod
@@ -199,25 +221,24 @@ class Translator:
         return iter(lambda: list(islice(remaining, size)), [])
 
     def translate_lines(
-        self, lines: Sequence[str], options: TranslateOptions, prefixes: Sequence[str] | None = None
+        self, lines: Sequence[str | Line], options: TranslateOptions, prefixes: Sequence[str] | None = None
     ) -> list[Translation]:
-        """Translate lines in batches of similar length; equal lines once, blank lines without the model.
+        """Translate lines in batches of similar length; equal lines once, lines without letters not at all.
 
-        Each translation starts with its prefix, normalized; that of a blank line is the prefix.
+        Each translation starts with its prefix, normalized; that of a blank line is the prefix. A `Line` has its items
+        already.
         """
-        asked = list(zip(lines, map(normalize, prefixes or [""] * len(lines)), strict=True))
-        segments_of = {one: self._split(*one, options) for one in dict.fromkeys(asked)}
-        segments = list(chain.from_iterable(segments_of.values()))
-        self._search(segments, options)
-        self._take_items_out(segments, options)
-        self._place_phrases(segments, options)
-        self._restore_tags(segments, options)
+        requests = list(zip(lines, map(normalize, prefixes or [""] * len(lines)), strict=True))
+        units_of = {request: self._units(*request, options) for request in dict.fromkeys(requests)}
+        found = list(chain.from_iterable(units_of.values()))
+        self._search(found, options)
+        self._place_terms(found, options)
+        self._place_items(found, options)
         if options.alignment:
-            links = self.align([(one.source, one.found[0].text) for one in segments], options)
-            for one, of_one in zip(segments, links, strict=True):
-                one.links = of_one
-        translations = {one: joined_segments(one[0], own, options) for one, own in segments_of.items()}
-        return [translations[one] for one in asked]
+            for unit, links in zip(found, self.align([unit.pair for unit in found], options), strict=True):
+                unit.links = links
+        translations = {request: joined_units(request[0], own, options) for request, own in units_of.items()}
+        return [translations[request] for request in requests]
 
     def tag_ids(self, options: TranslateOptions) -> list[int]:
         """Return the ids that precede each source: the tag of the target language, if there are several, then its own.
@@ -237,119 +258,167 @@ class Translator:
         options = options or self.options()
         return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
-    def _split(self, line: str, prefix: str, options: TranslateOptions) -> list[Segment]:
-        """Split a line into segments of at most `longest_source` tokens; the first has the line's prefix."""
-        line = normalizer_of(self.languages.source)(line)
+    def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
+        """Return the sentences of a line, in parts of at most `longest_source` tokens.
+
+        The first one has the prefix; the sentences that the prefix translates are one with it.
+        """
+        find = read if options.search.protect else _without_items
+        line, start = find(source) if isinstance(source, str) else source, find(prefix)
+        if not prefix and not any(map(str.isalpha, line.text)):
+            return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
+        line = line._replace(text=normalizer_of(self.languages.source)(line.text))
 
         def count(text: str) -> int:
             return len(self.tokenizers.source.encode(text))
 
-        bare, inside = line, list[Tag]()
-        if (options.search.protect or options.document) and not prefix:
-            bare, inside = without_tags(line)
-        segments, start = [], 0
-        for sentence in sentences(bare) if options.document else [bare]:
-            for text in split_line(sentence, options.longest_source, count):
-                last = start + len(text) == len(bare)
-                own = part_of(inside, start, len(bare) + 1 if last else start + len(text))
-                segments.append(Segment(original(text, own), text, own, prefix, text))
-                prefix, start = "", start + len(text)
-        return segments
+        parts = units(line, options.longest_source, count, self.languages.source) or [line]
+        if not prefix:
+            return [_unit(part) for part in parts]
+        begun = len(units(start, options.longest_source, count, options.to))
+        return [_begun_unit(joined(parts[:begun]), start), *(_unit(part) for part in parts[begun:])]
 
-    def _search(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Find the translations of segments; those of blank ones are their prefixes."""
+    def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
+        """Find the translations of the texts of units; the text of one that is copied is its own."""
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
-        for one in segments:
-            one.found = [Alternative(one.text.strip() if options.copies(one.text) else one.prefix, 0.0)]
-        asked = [one for one in segments if not options.copies(one.text)]
-        encoded = [(one, source.encode(one.text), target.encode(one.prefix) if one.prefix else []) for one in asked]
-        ids_of = [each for each in encoded if each[1]]
-        sentences, prefixes = [[*tags, *ids] for _, ids, _ in ids_of], [prefix for *_, prefix in ids_of]
+        encoded = []
+        for unit in units:
+            unit.found = [Alternative(unit.begin or unit.text, 0.0)]
+            if not unit.is_copied and (ids := source.encode(unit.text)):
+                encoded.append((unit, ids, target.encode(unit.begin) if unit.begin else []))
+        sentences, prefixes = [[*tags, *ids] for _, ids, _ in encoded], [prefix for *_, prefix in encoded]
         found = self.engine.search(sentences, options.search, prefixes)
-        for (one, _, prefix), hypotheses in zip(ids_of, found, strict=True):
+        for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
             rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
-            texts = [options.finished(one.text, one.prefix, rest) for rest in rests]
-            one.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
+            texts = [_continued(unit, options.finished(unit.text, unit.begin, rest)) for rest in rests]
+            unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
-    def _take_items_out(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Translate lines whose translations have other items again, without items."""
-        again = [one for one in segments if one.text and options.items_differ(one.text, one.found[0].text)]
-        for one in again:
-            one.text, one.items = cut_items(one.text)
-        self._search(again, options)
-        for one in again:
-            if not any(map(str.isalnum, one.text)):
-                one.found = [Alternative(f"{one.prefix} {one.bare}".strip(), 0.0)]
-
-    def _place_phrases(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Put items and terms where they are missing; a missing term into all hypotheses of the beam."""
+    def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
+        """Put terms where they are missing, into all hypotheses of the beam."""
+        if options.glossary is None:
+            return
         search = options.search
-        asked = segments if search.sampling is None else ()
-        plain = [(one, one.found[0]) for one in asked if options.missing_terms(one.text, one.found[0].text)]
+        lacking = [unit for unit in units if options.missing_terms(unit.text, unit.found[0].text)]
+        plain = [(unit, unit.found[0]) for unit in lacking if search.sampling is None]
         if search.n_best < search.beam:
             wide = search.model_copy(update={"n_best": search.beam})
-            self._search([one for one, _ in plain], replace(options, search=wide))
-        lacking = []
-        for one in segments:
-            for rank, each in enumerate(one.found):
-                terms = options.missing_terms(one.text, each.text)
-                if terms or (one.items and options.items_differ(one.bare, each.text)):
-                    lacking.append((one, rank, sorted([*one.items, *terms], key=lambda phrase: phrase.start)))
-        links_of = self.align([(one.text, one.found[rank].text) for one, rank, _ in lacking], options)
-        spaced = not target_language(options.to).unspaced
-        for (one, rank, phrases), links in zip(lacking, links_of, strict=True):
-            text, line, begin = one.found[rank].text, one.bare, len(one.prefix)
-            placed = place(text, phrases, one.text, links, spaced, begin)
-            placed = options.finished(line, one.prefix, placed[begin:])
-            if options.differences(line, placed) < options.differences(line, text):
-                one.found[rank] = one.found[rank]._replace(text=placed)
+            self._search([unit for unit, _ in plain], replace(options, search=wide))
+        terms = [
+            (unit, rank, missing)
+            for unit in units
+            for rank, each in enumerate(unit.found)
+            if (missing := options.missing_terms(unit.text, each.text))
+        ]
+        links_of = self.align([(unit.text, unit.found[rank].text) for unit, rank, _ in terms], options)
+        for (unit, rank, missing), links in zip(terms, links_of, strict=True):
+            begin = len(unit.begin)
+            placed = placing.place_terms(unit.found[rank].text, missing, unit.text, links, begin)
+            placed = options.finished(unit.text, unit.begin, placed[begin:])
+            if len(options.missing_terms(unit.text, placed)) < len(missing):
+                unit.found[rank] = unit.found[rank]._replace(text=placed)
         self._choose_by_terms(plain, options)
 
-    def _choose_by_terms(self, plain: Sequence[tuple[Segment, Alternative]], options: TranslateOptions) -> None:
+    def _choose_by_terms(self, plain: Sequence[tuple[Unit, Alternative]], options: TranslateOptions) -> None:
         """Keep the n most probable of the texts with terms, also of those whose end is translated anew to agree.
 
-        If all are much less probable than a segment's translation without its terms, the model does not know them: it
+        If all are much less probable than a unit's translation without its terms, the model does not know them: it
         would end a line wrongly after them, and log-probabilities would not show their best place.
         """
-        pairs = [(one.text, each.text) for one, before in plain for each in (before, *one.found)]
+        pairs = [(unit.text, each.text) for unit, before in plain for each in (before, *unit.found)]
         log_probs = (sum(forced.token_log_probs) for forced in self.force(pairs, options))
-        known: list[tuple[Segment, Segment]] = []
-        for one, before in plain:
-            without_terms, *with_terms = islice(log_probs, 1 + len(one.found))
-            texts = [each.text for each in one.found]
-            one.found = list(map(Alternative, texts, with_terms))
+        known: list[tuple[Unit, Unit]] = []
+        for unit, before in plain:
+            without_terms, *with_terms = islice(log_probs, 1 + len(unit.found))
+            texts = [each.text for each in unit.found]
+            unit.found = list(map(Alternative, texts, with_terms))
             if max(with_terms) > without_terms - _KNOWN_TERM:
-                terms = "|".join(whole_word(term.text).pattern for term in options.missing_terms(one.text, before.text))
+                missing = options.missing_terms(unit.text, before.text)
+                terms = "|".join(whole_word(term.text).pattern for term in missing)
                 ends = (max((match.end() for match in re.finditer(terms, text)), default=0) for text in texts)
-                known += [(one, replace(one, prefix=text[:end])) for text, end in zip(texts, ends, strict=True) if end]
+                begun = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
+                known += [(unit, replace(unit, prefix=prefix)) for prefix in begun]
         self._search([other for _, other in known], options)
-        for one, other in known:
-            one.found.append(other.found[0])
-            one.found.sort(key=lambda each: (options.differences(one.bare, each.text), -each.log_prob))
-        for one, _ in plain:
-            del one.found[options.search.n_best :]
+        for unit, other in known:
+            unit.found.append(other.found[0])
+            unit.found.sort(key=lambda each: (len(options.missing_terms(unit.text, each.text)), -each.log_prob))
+        for unit, _ in plain:
+            del unit.found[options.search.n_best :]
 
-    def _restore_tags(self, segments: Sequence[Segment], options: TranslateOptions) -> None:
-        """Put the tags of segments back into their translations."""
-        tagged = [one for one in segments if one.tags]
-        links = iter(self.align([(one.bare, each.text) for one in tagged for each in one.found], options))
-        for one in tagged:
-            texts = [with_tags(each.text, one.tags, one.bare, next(links)) for each in one.found]
-            one.found = [each._replace(text=text) for text, each in zip(texts, one.found, strict=True)]
+    def _place_items(self, units: Sequence[Unit], options: TranslateOptions) -> None:
+        """Put the items of the core of each unit into its translations."""
+        with_items = [unit for unit in units if unit.core.items and not unit.is_copied]
+        pairs = [(unit.text, each.text) for unit in with_items for each in unit.found]
+        links, spaced = iter(self.align(pairs, options)), not target_language(options.to).unspaced
+        for unit in units:
+            unit.lines = [unit.core] if unit.is_copied else [Line(each.text) for each in unit.found]
+        for unit in with_items:
+            begin = len(unit.begin)
+            texts = [each.text for each in unit.found]
+            unit.lines = [placing.place(unit.core, text, next(links), spaced, begin) for text in texts]
+        for unit in units:
+            if unit.prefix.items:
+                unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
 
 
-def joined_segments(line: str, segments: Sequence[Segment], options: TranslateOptions) -> Translation:
-    """Join the best alternatives of all segments, then the second best, and so on; equal texts are left out."""
-    joined: dict[str, float] = {}
-    for rank in range(max(len(one.found) for one in segments)):
-        chosen = [one.found[min(rank, len(one.found) - 1)] for one in segments]
-        text = join_segments([one.source for one in segments], [one.text for one in chosen])
-        joined.setdefault(text, sum(one.log_prob for one in chosen))
-    best, *others = [Alternative(text, log_prob) for text, log_prob in joined.items()]
-    links = [(one.source, one.found[0].text, one.links) for one in segments if one.links is not None]
+def _continued(unit: Unit, text: str) -> str:
+    """Return a text with a small first letter if it continues a sentence after an item, as that of the unit does."""
+    begins = unit.before.items and unit.before.items[-1].role != "break" and unit.text[:1].islower()
+    first = re.match(r"\w*", text)
+    return f"{text[:1].lower()}{text[1:]}" if begins and first and first[0] not in unit.text.split() else text
+
+
+def _without_items(text: str) -> Line:
+    return Line(visible(text))
+
+
+def _unit(part: Line) -> Unit:
+    before, core, after = placing.edges(part)
+    return Unit(before, core, after, NO_TEXT, placing.without_items(core)[0])
+
+
+def _begun_unit(part: Line, prefix: Line) -> Unit:
+    """Return a unit whose translation begins with a prefix, which may have some of its items already."""
+    core, after = part.cut([len(part.text.rstrip())])
+    for item in prefix.items:
+        core = core.without(item)
+    return Unit(NO_TEXT, core, after, prefix, placing.without_items(core)[0])
+
+
+def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
+    """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
+    found: dict[str, tuple[Line, float]] = {}
+    for rank in range(max(len(unit.lines) for unit in units)):
+        ranks = [min(rank, len(unit.lines) - 1) for unit in units]
+        line = _with_gaps(units, [unit.lines[own] for unit, own in zip(units, ranks, strict=True)])
+        log_prob = sum(unit.found[own].log_prob for unit, own in zip(units, ranks, strict=True))
+        found.setdefault(str(line), (line, log_prob))
+    (text, (line, log_prob)), *others = found.items()
+    alternatives = tuple(Alternative(other, each) for other, (_, each) in others)
+    links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
     alignment = joined_links(links) if options.alignment else None
-    return Translation(line, *best, tuple(others), len(segments), options.diff(line, best.text), alignment)
+    diff = options.diff(joined(part for unit in units for part in (unit.before, unit.core, unit.after)), line)
+    return Translation(str(source), text, log_prob, alternatives, len(units), line, diff, alignment)
+
+
+def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
+    """Join translations of units with what is between the units: items, and spaces if the target language has them.
+
+    A sentence that ends in 。 or a similar mark has no space after it, but its translation into Italian needs one.
+    """
+    parts, gap, is_wide = list[Line](), NO_TEXT, False
+    for unit, line in zip(units, lines, strict=True):
+        gap = joined([gap, unit.before])
+        if line.text:
+            last = parts[-1].text[-1:] if parts else ""
+            if last and not gap.text.strip():
+                spaced = (gap.text or is_wide) and not (_UNSPACED.match(last) or _UNSPACED.match(line.text))
+                gap = Line(" " if spaced else "")
+            parts += [gap, line]
+            gap, is_wide = NO_TEXT, bool(_WIDE_END.search(unit.core.text[-16:]))
+        gap = joined([gap, unit.after])
+    line = joined([*parts, gap])
+    return line._replace(text=line.text.strip())
 
 
 def plain_json(content: dict[str, Any]) -> str:

@@ -2,22 +2,22 @@
 
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
 from nmt.errors import ConfigError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import on_rank_zero, scatter_map
-from nmt.text.protection import ICU_ARGUMENT
+from nmt.text.content import ICU_ARGUMENT
 from nmt.text.readers.opening import COMPRESSED
 from nmt.translation.documents.document import Content, Document
 from nmt.translation.documents.json_strings import read_json
 from nmt.translation.documents.localization import read_po, read_xliff
 from nmt.translation.documents.records import read_json_lines, read_table
 from nmt.translation.documents.subtitles import read_subtitles
+from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import differing_at, first_few
-from nmt.translation.requirements import TranslateOptions, has_words
 from nmt.translation.translator import Translation, Translator
 
 Format = Literal["srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff"]
@@ -115,12 +115,11 @@ def translate_document(
     `Document.encoded` does.
     """
     started = time.monotonic()
-    options = replace(options, document=True)
     slots = document.slots if document is not None else ()
     messages = [slot.place for slot in slots if ICU_ARGUMENT.search(slot.text)]
     slots = [slot for slot in slots if not ICU_ARGUMENT.search(slot.text)]
     parts_of = [_LINE.split(slot.text) for slot in slots]
-    lines = dict.fromkeys(part for parts in parts_of for part in parts if has_words(part))
+    lines = dict.fromkeys(part for parts in parts_of for part in parts if part.strip())
     batches = translator.line_batches(list(lines))
     made: dict[str, Translation] = {}
     with console.progress("translating", on_rank_zero(lambda: len(lines)), "lines") as advance:

@@ -1,0 +1,96 @@
+"""Content that a translation must have in common with its source: items, accelerators, numbers.
+
+>>> compare("{0} of %s files", "{0} {0} di file")
+ContentDiff(missing=('%s',), surplus=('{0}',))
+>>> accelerators("&File", "Archivio")
+ContentDiff(missing=('&',), surplus=())
+>>> lost_numbers("1,000.5 miles in 1984, 2 to 13", "1.000,5 miglia nel 1983, da due")
+['1984']
+>>> lost_numbers("15,000 of 1.5 million", "一百五十万中的一万五千")
+[]
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from typing import NamedTuple
+
+from nmt.text.items import ITEM, Item, read
+from nmt.text.normalize import normalize
+
+# The start of a plural or select argument of an ICU message.
+ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?")
+# The letter of an accelerator depends on the word: `&File`, `文件(&F)`.
+_ACCELERATOR = re.compile(r"(?<![\w&])&(?=[^\W_])(?!\w+;)")
+_AROUND = "'\"()[]“”‘’«»（）「」"
+
+
+class ContentDiff(NamedTuple):
+    """Required content that a translation lacks, and content that it has more often than its source."""
+
+    missing: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
+
+
+NO_DIFF = ContentDiff()
+
+
+def compare(source: str, text: str) -> ContentDiff:
+    """Return the items and accelerators that a given translation of a line lacks, and those that it has too often.
+
+    Of messages of ICU, whose texts are translated, the arguments are compared.
+    """
+    required, found = (Counter(map(_compared, read(line).items)) for line in (source, text))
+    lost, added = accelerators(source, text)
+    return ContentDiff((*(required - found).elements(), *lost), (*(found - required).elements(), *added))
+
+
+def _compared(item: Item) -> str:
+    argument = ICU_ARGUMENT.match(item.text)
+    return argument[0] if argument else item.text.strip(_AROUND) or item.text
+
+
+def accelerators(source: str, text: str) -> ContentDiff:
+    """Return the accelerators that a translation lacks, and those that it has too often."""
+    required, found = len(_ACCELERATOR.findall(source)), len(_ACCELERATOR.findall(text))
+    return ContentDiff(("&",) * (required - found), ("&",) * (found - required))
+
+
+def without_items(line: str, substitute: str = " ") -> str:
+    """Return a line with a substitute in place of each item."""
+    return read(line).text.replace(ITEM, substitute)
+
+
+# possessive, and from the start of a run: otherwise long runs take quadratic time
+_NUMBER = re.compile(r"(?<!\d)(?<!\d[.,'’，])(?:\d{1,3}(?:[ \u202f]\d{3})++(?!\d)|\d++(?:[.,'’，]\d++)*+)")
+_MAGNITUDE = re.compile(
+    "hundred|thousand|[mbtr]illion|milion[ei]|miliard|cent[oi]|mille|mila\\b|[百千万萬亿億]|[〇零一二三四五六七八九]{2}",
+    re.IGNORECASE,
+)
+
+
+def lost_numbers(source: str, text: str) -> list[str]:
+    """Return the numbers of three and more digits that are in the source more often than in the text.
+
+    They are compared by their digits alone, since 1,000.5 is 1.000,5 in other languages. None is lost if either line
+    has a word or character of a magnitude, or numerals: 1.5 million is 150万. Smaller ones are often words, and numbers
+    inside protected items are not compared.
+    """
+    if not _NUMBER.search(source):
+        return []
+    lines = [without_items(normalize(line), " ; ") for line in (source, text)]
+    if any(map(_MAGNITUDE.search, lines)):
+        return []
+    in_source, in_text = map(_NUMBER.findall, lines)
+    unmatched, lost = Counter(map(_digits, in_text)), []
+    for number, digits in zip(in_source, map(_digits, in_source), strict=True):
+        if len(digits) > 2 and unmatched[digits] <= 0:
+            lost.append(number)
+        unmatched[digits] -= 1
+    return lost
+
+
+def _digits(number: str) -> str:
+    """Return the ASCII digits of a number, without zeros at its beginning and after a decimal point in 3.00."""
+    number = re.sub(r"[.,]00?$", "", number)
+    return "".join(str(unicodedata.decimal(character)) for character in number if character.isdecimal()).lstrip("0")

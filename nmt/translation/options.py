@@ -1,0 +1,84 @@
+"""How to translate, and what a translation must contain."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nmt.decoding.options import SearchOptions
+from nmt.text.content import ContentDiff, accelerators, lost_numbers
+from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.items import Line
+from nmt.text.normalize import normalize
+from nmt.text.typography import apply_typography
+
+_FULL_STOP = re.compile(r"(?<![.。])[.。]\Z")
+
+
+class Term(NamedTuple):
+    """A required translation, and the span of the source that it translates."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """How to translate. `Translator.options` returns those that the model's recipe sets."""
+
+    search: SearchOptions
+    # Sentences of more tokens are split: models translate longer input than in their training badly.
+    longest_source: int
+    glossary: Glossary | None = None
+    alignment: bool = False  # whether to align words of source and translation
+    tag: str | None = None  # a tag of the training text to put before each sentence, such as `backtranslated`
+    to: str  # the target language
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the value of every option, as JSON, by its name in recipes and options."""
+        own = {key: value for key, value in vars(self).items() if key != "search"}
+        glossary = None if self.glossary is None else self.glossary.fingerprint()
+        return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
+
+    def finished(self, source: str, prefix: str, rest: str) -> str:
+        """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays.
+
+        A full stop that ends it is left out if nothing ends the source: titles and labels have none.
+        """
+        if source[-1:].isalnum() and _FULL_STOP.search(rest):
+            rest = rest[:-1]
+        text = self._typeset(source, normalize(prefix + rest))
+        if text.startswith(prefix):
+            return text
+        return f"{prefix}{' ' * rest.startswith(' ')}{self._typeset(source, normalize(rest))}".rstrip()
+
+    def terms(self, source: str) -> list[Term]:
+        """Return the required terms of a normalized text."""
+        return [] if self.glossary is None else [Term(*match) for match in self.glossary.matches(source)]
+
+    def missing_terms(self, source: str, text: str) -> list[Term]:
+        """Return the terms that a translation lacks, the last ones of equal terms."""
+        terms = self.terms(source)
+        if not terms:
+            return []
+        missing = Counter(missing_terms([term.text for term in terms], text))
+        lacking = []
+        for term in reversed(terms):
+            if missing[term.text]:
+                missing[term.text] -= 1
+                lacking.append(term)
+        return lacking[::-1]
+
+    def diff(self, source: Line, translation: Line) -> ContentDiff:
+        """Return the difference in content outside of the items: terms, accelerators, numbers."""
+        terms = tuple(term.text for term in self.missing_terms(normalize(source.text), translation.text))
+        if not self.search.protect:
+            return ContentDiff(terms)
+        lost, added = accelerators(source.text, translation.text)
+        return ContentDiff((*terms, *lost, *lost_numbers(source.text, translation.text)), added)
+
+    def _typeset(self, source: str, text: str) -> str:
+        if not self.search.typography:
+            return text
+        return apply_typography(self.to, text, [term.text for term in self.terms(source)])
