@@ -90,6 +90,7 @@ _SYMBOLS = (
 )
 _JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
 _IN_TAG = r"(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+"
+_START = r"(?<![^\s\"'“‘«(\[（])"
 _NESTED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 _KNOWN = re.compile(
@@ -110,11 +111,12 @@ _KNOWN = re.compile(
     # entities, code, emphasis of Markdown, escapes of strings
     r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);|``[^`]+``|`[^`]+`|\*{2,3}|~~|\\(?:u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|\(\w+\)|.)"
     # :name, :smile:, @:key, !name, ~name, --option, name()
-    r"|(?<![\w:])@?:[A-Za-z_][\w.-]*:?|(?<!\S)[!~][A-Za-z_]\w+~?|(?<!\S)--[a-z][\w-]*|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
+    rf"|(?<![\w:])@?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+~?|{_START}--[a-z][\w-]*"
+    r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
     # numbers of versions and addresses, not those with groups of three digits
     r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:-?[a-z]+\d*)?(?![\w])|(?<!\w)v\d+(?:\.\d+)*(?!\w)"
     # paths, signs between spaces, the mark of a list, emoticons
-    r"|(?<!\S)[~.]{0,2}(?:/[\w.-]+){2,}/?|(?<!\S)(?:[<>=^~#@|\\*_·»]|->|=>)++(?!\S)"
+    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|(?<!\S)(?:[<>=^~#@|\\*_·»]|->|=>)++(?!\S)"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
     rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
     ")"
@@ -127,7 +129,7 @@ _SIGNS = re.compile(
 # An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.
 _CHUNK, _LETTER = re.compile(rf"([^\s{UNSPACED_TEXT}]+)"), re.compile(r"[^\W\d]")
 _CODE = re.compile(
-    r"[{}<>^_=~\\]|\$(?!\d)|%(?![\d.,]*$)|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
+    r"[{}<>^_=~\\]|\$(?!\d)|(?<!\d)%|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
 )
 _AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}
@@ -138,10 +140,10 @@ _BREAK = re.compile(
     r"|article|header|footer|aside|nav|main|option|title|figure|figcaption|form|label|legend|button)\b[^<>]*>",
     re.IGNORECASE,
 )
-_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^<>]*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
+_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*).*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
 _VOID = {"area", "base", "col", "embed", "img", "input", "link", "meta", "source", "track", "wbr"}
 _UNNAMED = re.compile(r"%[-+#0,'\d*.]*[A-Za-z]{1,3}|&\S+;|\\.*|[^\w]*")
-_NAME = re.compile(r"[A-Za-z]{2}|\{\s*\d|%L?\d|\d\$|\[\d+\]")
+_NAME = re.compile(r"[A-Za-z]{2}|[{(<$]\s*\w|^:\w|%L?\d|\d\$|\[\d+\]")
 
 
 def read(line: str) -> Line:
