@@ -35,7 +35,7 @@ _PLACEHOLDER = (
     r"|(?<!\d)%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?(?:hh?|ll?|[zjt])?[sdiufeEgGxXc@](?![A-Za-z0-9_])"
     r"|(?<!\d)%L?[1-9](?![A-Za-z0-9_]|[.,]\d)|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);"
 )
-_ITEM = re.compile(f"{_URL}|{_EMAIL}|{_TAG}|{_PLACEHOLDER}")
+ITEM = re.compile(f"{_URL}|{_EMAIL}|{_TAG}|{_PLACEHOLDER}")
 # A match in every protected item, but in few lines.
 _MARK = re.compile(r"[:@<{$%&]|www\.")
 # The start of a plural or select argument of an ICU message.
@@ -65,7 +65,7 @@ def items(line: str) -> list[Item]:
     """Return the protected items of a normalized line, in order and without overlap."""
     if not _MARK.search(line):
         return []
-    return [Item(found[0], *found.span()) for found in _ITEM.finditer(line)]
+    return [Item(found[0], *found.span()) for found in ITEM.finditer(line)]
 
 
 def without_items(line: str, substitute: str = " ") -> str:
