@@ -70,16 +70,17 @@ def unmarked(pair: Pair) -> Pair | None:
     return (pair[0][:-1], pair[1][:-1]) if len(marks) == 2 and marks[0] == marks[1] else None
 
 
-def items(pair: Pair, words: Collection[str] = ()) -> Pair | None:
+def items(pair: Pair, words: Collection[str] = (), first: int = 0) -> Pair | None:
     """Return a pair with symbols for up to three tokens that each side has exactly once; None if there are none.
 
-    A capitalized word is a name unless it is one of `words` in small letters: `In` begins sentences of two languages.
+    The symbols are numbered cyclically from `first`, so that all are learned: few pairs have three such tokens. A
+    capitalized word is a name unless it is one of `words` in small letters: `In` begins sentences of two languages.
     """
     source, target = (Counter(token for token in _TOKEN.findall(side) if token.lower() not in words) for side in pair)
     shared = [token for token, count in source.items() if count == target[token] == 1]
     if not shared or any(symbol in side for symbol in ITEMS for side in pair):
         return None
-    symbols = dict(zip(shared, ITEMS, strict=False))
+    symbols = dict(zip(shared[: len(ITEMS)], (ITEMS * 2)[first:], strict=False))
     changed = [_TOKEN.sub(lambda token: symbols.get(token[0], token[0]), side) for side in pair]
     return changed[0], changed[1]
 
@@ -107,7 +108,7 @@ def variants_of(pairs: Sequence[Pair], settings: Variants, rules: Rules) -> Iter
         "joined": lambda i, number: joined(pairs[i : i + 2 + number % 2], (source, target)),
         "capitals": lambda i, number: (capitals if number % 3 else title)(pairs[i]) if cased else None,
         "unmarked": lambda i, number: unmarked(pairs[i]),
-        "items": lambda i, number: items(pairs[i], words),
+        "items": lambda i, number: items(pairs[i], words, number % len(ITEMS)),
         "emoji": lambda i, number: emoji(pairs[i], number, (source, target)),
     }
     for start, (kind, function) in enumerate(functions.items()):

@@ -50,6 +50,11 @@ def test_pair_is_derived_by_hand(function: object, pair: Pair, expected: Pair | 
     assert (function(pair, {"in"}) if function is items else function(pair)) == expected
 
 
+def test_symbols_are_numbered_cyclically() -> None:
+    pair = ("Ann, Bo, Cy, Di.", "Di, Cy, Bo, Ann.")
+    assert items(pair, first=2) == ("<i3>, <i1>, <i2>, Di.", "Di, <i2>, <i1>, <i3>.")
+
+
 def test_pairs_are_joined_as_their_languages_are_written() -> None:
     pairs = [("Tom ran.", "汤姆跑了。"), ("“Why?”", "“为什么？”"), ("No", "不。"), ("No.", "不。")]
     assert joined(pairs[:2], (" ", "")) == ("Tom ran. “Why?”", "汤姆跑了。“为什么？”")
@@ -110,10 +115,12 @@ def test_prepared_corpus_keeps_the_pairs_and_counts_what_is_added(folder: Path) 
     originals, rest = texts_of(plain), iter(texts_of(corpus))
     assert all(pair in rest for pair in originals)  # in their order
     new = Counter(texts_of(corpus)) - Counter(originals)
-    for symbol in ("<i1>", "😀", "♪"):
+    for symbol in (*ITEMS, "😀", "♪"):
         assert all(symbol not in source or symbol in target for source, target in new)
     assert all(target == target.upper() for source, target in new if source == source.upper())
-    assert sum("<i1>" in source for source, _ in new) == sum(own.get("items", 0) for own in added)
+    symbols = [sum(symbol in source for source, _ in new) for symbol in ITEMS]
+    assert sum("<i" in source for source, _ in new) == sum(own.get("items", 0) for own in added)
+    assert min(symbols) > 0
 
     limited = recipe_in(folder, "data.variants={}", "data.filters.max_tokens=40")
     longest = prepare(limited, QUIET, rejected=rejected)
