@@ -52,7 +52,8 @@ def test_ordinary_text_has_no_items(text: str) -> None:
     ("text", "items"),
     [
         ("See https://b.org/wiki/Rome_(city), or (https://c.org/a).", ["https://b.org/wiki/Rome_(city)", "(https://c.org/a)"]),
-        ("访问https://b.org/a。然后", ["https://b.org/a"]),
+        ("访问https://b.org/a。在https://b.org免费", ["https://b.org/a", "https://b.org"]),
+        ("[n]ame, [MOTOR_ID][b] and [b]x[/b]", ["[MOTOR_ID]", "[b]", "[b]", "[/b]"]),
         ("Argument '{0}' of “%s”", ["'{0}'", "“%s”"]),
         ("100% sure, 50%discount, 5 < 6", ["<"]),
         ("a List<Array<T>>", ["List<Array<T>>"]),
