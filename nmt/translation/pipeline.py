@@ -153,7 +153,7 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
     try:
         with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
             for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
-                output.write(len(batch.lines), text.encode())
+                output.write(batch.lines, text.encode())
                 differing += numbers
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not _is_utf8(line)]
                 if show is not None:
