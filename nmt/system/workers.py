@@ -156,8 +156,8 @@ class WorkerPool(Generic[Context]):
                 idle.append(pipe)
 
     def _fork(self) -> None:
-        """Start the workers. SIGINT is blocked until all are among those to kill; they inherit that."""
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        """Start the workers. Signals are blocked until all are among those to kill; they inherit that."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
             for _ in range(self.count):
                 own_end, worker_end = Pipe()
@@ -173,7 +173,7 @@ class WorkerPool(Generic[Context]):
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _serve(self, pipe: Connection, parent_end: Connection) -> NoReturn:
-        """Run the loop of a worker: one thread, no SIGINT, killed with its parent."""
+        """Run the loop of a worker: one thread, none of the signals that end the parent, killed with it."""
         try:
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -8,6 +8,7 @@ A batch is written before it is recorded. Resuming truncates FILE.partial to the
 equals, byte for byte, that of an uninterrupted process.
 """
 
+import errno
 import fcntl
 import hashlib
 import io
@@ -51,7 +52,8 @@ class StreamOutput:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise DataError(f"cannot write the translations: {error.strerror or error}") from None
+            closed = "standard output is closed; name a file with -o" if error.errno == errno.EBADF else ""
+            raise DataError(f"cannot write the translations: {closed or error.strerror or error}") from None
         self.lines += len(lines)
 
 

@@ -21,15 +21,15 @@ from tests.training.runs import (
 )
 
 
-@pytest.mark.parametrize("step", [1, 4, 9])
+@pytest.mark.parametrize(("step", "number"), [(1, signal.SIGINT), (4, signal.SIGTERM), (9, signal.SIGHUP)])
 def test_resumed_run_equals_uninterrupted_run(
-    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        interrupt_at(patch, step)
+        interrupt_at(patch, step, number)
         outcome = train_run(texts, run)
-    assert (outcome.step, outcome.signal) == (step, signal.SIGINT)
+    assert (outcome.step, outcome.signal) == (step, number)
     assert "interrupted; the same command resumes it" in outcome.reason
     assert os.readlink(run / "last") == f"checkpoints/step-{step:08d}"
     outcome = train_run(texts, run)

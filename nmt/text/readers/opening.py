@@ -6,6 +6,7 @@ translate` decodes each line with `decode_line`, since it has an output line for
 
 import bz2
 import codecs
+import errno
 import gzip
 import io
 import lzma
@@ -172,6 +173,8 @@ def _damage_reported(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, BadZipFile, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EBADF:
+            raise DataError("standard input is closed; name a file, for nmt translate with -i") from None
         if isinstance(error, OSError) and error.errno is not None:  # not of a decompressor
             raise
         raise DataError(f"{input_name(path)}: damaged or incomplete ({error}); copy or download it again") from None
