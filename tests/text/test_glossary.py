@@ -23,7 +23,7 @@ def targets_of(glossary: Glossary, line: str, outside: Sequence[tuple[int, int]]
     ("line", "targets"),
     [
         ("The cat eats.", ["gatto"]),
-        ("Cat! CAT? a  cat", ["gatto", "gatto", "gatto"]),
+        ("Cat! CAT? a  cat. Cat Food", ["gatto", "gatto", "cibo per gatti"]),
         ("cats concatenate", []),
         ("cat food for a cat", ["cibo per gatti", "gatto"]),
         ("The US lets us go.", ["Stati Uniti"]),
@@ -38,7 +38,8 @@ def test_longest_terms_of_whole_words_are_found(line: str, targets: list[str]) -
 
 def test_exact_case_has_priority_and_protected_items_are_passed_over() -> None:
     glossary = Glossary({"may": "potere", "May": "maggio"})
-    assert targets_of(glossary, "May we come in May? We may. MAY") == ["maggio", "maggio", "potere", "potere"]
+    assert targets_of(glossary, "May we come in May? We may. MAY") == ["maggio", "maggio", "potere"]
+    assert targets_of(Glossary({"us": "noi"}), "She lives in the US. Us?") == ["noi"]
     assert targets_of(GLOSSARY, "cat <cat> cat", [(4, 9)]) == ["gatto", "gatto"]
 
 
