@@ -158,7 +158,11 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
     records = first_records(corpus, languages)
     names = [cell.strip() for cell in records[0]] if records else []
     codes = {*filter(is_language, names)}  # those that the last line has too are no names
-    if not names or {"source", "target"} <= {*names} or (len(codes) > 1 and not codes <= {*records[-1]}):
+    if (
+        not names
+        or {"source", "target"} <= {*map(str.casefold, names)}
+        or (len(codes) > 1 and not codes <= {*records[-1]})
+    ):
         return corpus
     columns = enumerate(zip_longest(*records, fillvalue=""), start=1)
     text = [number for number, cells in columns if 2 * sum(map(_is_text, cells)) > len(records)]
