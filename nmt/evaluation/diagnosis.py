@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nmt.evaluation.findings import KINDS, Finding
 from nmt.system.console import counted
 from nmt.text.languages import HAN, TargetLanguage, detect_language
-from nmt.text.normalize import normalize
+from nmt.text.normalize import PIECES, normalize
 from nmt.text.segment import words
 
 # Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines.
@@ -21,7 +21,7 @@ _FREQUENT_WORDS = 30
 _LANGUAGE_FACTOR, _LEAST_LINES = 0.3, 20
 _TOKENIZED = re.compile(
     r"\s[.,!?;:。，！？；：、](\s|$)"  # He said : yes .
-    r"|@@ |▁"  # pieces of byte-pair encoding, of SentencePiece
+    rf"|{PIECES.pattern}"
     rf"|[{HAN}] [{HAN}]"  # Chinese cut into words
 )
 
