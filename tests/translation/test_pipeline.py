@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -261,6 +262,18 @@ finally:
         assert len(invalid) > 50
         warning = f"warning: not UTF-8: {len(invalid)} lines of the input, the first is line {invalid[0]}; the invalid"
         assert warning in done.stderr
+
+    @pytest.mark.parametrize(
+        ("text", "count", "first"), [(b"a\rcat\r", 1, 1), (b"a\r\na\r\r\n\ra dog\na \r b\r\n", 2, 3), (b"a\r\n", 0, 0)]
+    )
+    def test_cr_inside_lines_gives_a_warning(
+        self, model: Path, tmp_path: Path, text: bytes, count: int, first: int
+    ) -> None:
+        (tmp_path / "in.txt").write_bytes(text)
+        done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--beam", 1, "--device", "cpu")
+        assert done.stdout.count("\n") == max(1, text.count(b"\n"))
+        places = re.findall(r"CR inside (\d+) lines? of the input, the first is line (\d+); ", done.stderr)
+        assert places == ([(str(count), str(first))] if count else [])
 
 
 SMALL_BATCHES = """
