@@ -55,6 +55,12 @@ def hypothesis_warnings(
             yield f"{name}: {count[kind] / len(hypotheses):.0%} of its lines have the fault {kind}: {KINDS[kind]}"
 
 
+def table_warnings(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence if the file `name` is a table: at least half of its lines have a tab."""
+    if 2 * (tabs := sum("\t" in line for line in lines)) >= len(lines):
+        yield f"{name}: {counted(tabs, 'line')} with tabs, as in a table; give one column: cut -f 2 FILE > NEWFILE"
+
+
 def reference_warnings(name: str, references: Sequence[str], target: TargetLanguage) -> Iterator[str]:
     """Yield a sentence if many references in the file `name` are empty, or if they are in another language."""
     empty = sum(not line.strip() for line in references)
