@@ -77,8 +77,11 @@ def delimiter_of(lines: Sequence[str]) -> str:
     def regularity(delimiter: str) -> tuple[int, int]:
         widths = list[int]()
         with suppress(csv.Error):  # the reader of all lines reports it
-            widths += [len(cells) for cells in csv.reader(lines[:_SAMPLE], delimiter=delimiter) if len(cells) > 1]
-        return max(Counter(widths).values(), default=0), widths[0] if widths else 0
+            for cells in csv.reader(lines[:_SAMPLE], delimiter=delimiter, strict=True):
+                widths.append(len(cells))
+        return max((count for width, count in Counter(widths).items() if width > 1), default=0), max(
+            widths[:1], default=0
+        )
 
     return max(_DELIMITERS, key=regularity)
 

@@ -92,6 +92,11 @@ def test_delimiter_of_one_line(line: str, delimiter: str) -> None:
     assert delimiter_of([line]) == delimiter
 
 
+def test_delimiter_is_outside_quotes_also_if_the_sample_ends_inside() -> None:
+    lines = ['"one, two";"uno, due"\n', '"three;\n', "a, b;\n", 'four"'] * 40
+    assert delimiter_of(lines) == ";"
+
+
 cells = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp", "Zs"]), min_size=1, max_size=9)
 
 
