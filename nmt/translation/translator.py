@@ -208,12 +208,13 @@ class Translator:
     ) -> Translation | Iterator[Translation]:
         """Return the translation of a string, or yield one for each line, in order, at most one line batch behind.
 
-        `to` is the target language, unless `options` has it. Raises ConfigError as `options` does.
+        `to` is the target language, unless `options` has it. Raises ConfigError as `options` does, TypeError for an
+        item that is no string, such as an empty cell of a table.
         """
         options = options or self.options(to=to)
         if isinstance(lines, str):
             return self.translate_lines([lines], options)[0]
-        return (one for batch in self.line_batches(lines) for one in self.translate_lines(batch, options))
+        return (one for batch in self.line_batches(_checked(lines)) for one in self.translate_lines(batch, options))
 
     def line_batches(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Yield lines in batches of the size that the device needs."""
@@ -424,3 +425,10 @@ def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
 def plain_json(content: dict[str, Any]) -> str:
     """Return one line of JSON in UTF-8."""
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))
+
+
+def _checked(lines: Iterable[object]) -> Iterator[str]:
+    for index, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")
+        yield line
