@@ -292,7 +292,7 @@ class Translator:
         for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
             rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
-            texts = [_continued(unit, options.finished(unit.text, unit.begin, rest)) for rest in rests]
+            texts = [options.finished(unit.text, unit.begin, rest) for rest in rests]
             unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
     def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
@@ -360,13 +360,6 @@ class Translator:
         for unit in units:
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
-
-
-def _continued(unit: Unit, text: str) -> str:
-    """Return a text with a small first letter if it continues a sentence after an item, as that of the unit does."""
-    begins = unit.before.items and unit.before.items[-1].role != "break" and unit.text[:1].islower()
-    first = re.match(r"\w*", text)
-    return f"{text[:1].lower()}{text[1:]}" if begins and first and first[0] not in unit.text.split() else text
 
 
 def _without_items(text: str) -> Line:
