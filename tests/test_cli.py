@@ -362,7 +362,10 @@ def test_prepare_prints_on_stderr(recipe: Path) -> None:
     assert run_command("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 
-SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}"]
+SMALL = [
+    "model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}",
+    "train.schedule={name: constant}",
+]  # fmt: skip
 
 
 def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:

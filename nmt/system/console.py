@@ -107,7 +107,8 @@ class Console:
             table.add_column(printable(column), justify="left" if index == 0 else "right")
         for row in rows:
             table.add_row(*map(printable, row))
-        self._rich.print(table)
+        with _discarding_messages():
+            self._rich.print(table)
 
     @contextmanager
     def live_line(self, text: str) -> Iterator[Live]:

@@ -71,17 +71,14 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
 def delimiter_of(lines: Sequence[str]) -> str:
     """Return what separates the cells of CSV, whose first lines are given, with their ends: `,` `;` tab or `|`.
 
-    It divides the most records into the same number of cells, more than one; of several, the first record into most.
+    It divides the most records into the same number of cells, more than one; of several, it divides into most cells.
     """
 
     def regularity(delimiter: str) -> tuple[int, int]:
-        widths = list[int]()
+        widths = Counter[int]()
         with suppress(csv.Error):  # the reader of all lines reports it
-            for cells in csv.reader(lines[:_SAMPLE], delimiter=delimiter, strict=True):
-                widths.append(len(cells))
-        return max((count for width, count in Counter(widths).items() if width > 1), default=0), max(
-            widths[:1], default=0
-        )
+            widths.update(map(len, csv.reader(lines[:_SAMPLE], delimiter=delimiter, strict=True)))
+        return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
 
     return max(_DELIMITERS, key=regularity)
 
