@@ -20,8 +20,8 @@ from nmt.text.normalize import visible
 
 ITEM = "\ufffc"  # OBJECT REPLACEMENT CHARACTER; one in the input is an item, too
 
-# `opening` and `closing` are those of a pair, `break` ends a sentence, as a line break does.
-Role = Literal["single", "opening", "closing", "break"]
+# `opening` and `closing` are those of a pair around words.
+Role = Literal["single", "opening", "closing"]
 
 
 class Item(NamedTuple):
@@ -31,8 +31,6 @@ class Item(NamedTuple):
     role: Role = "single"
     # What an opening item and its closing one have in common.
     name: str = ""
-    # Whether a program finds it by its name or number, so that it may change places with other items.
-    is_named: bool = False
     # Whether it is code of a document's format, and no part of the text that the format encodes.
     is_markup: bool = False
 
@@ -118,7 +116,7 @@ KNOWN = (
     # numbers of versions and addresses, not those with groups of three digits
     r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:-?[a-z]+\d*)?(?![\w])|(?<!\w)v\d+(?:\.\d+)*(?!\w)"
     # paths, signs between spaces, the mark of a list, emoticons
-    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|(?<!\S)(?:[<>=^~#@|\\*_·»]|->|=>)++(?!\S)"
+    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|(?<!\S)-*+[<>=^~#@|\\*_·»][<>=^~#@|\\*_·»-]*+(?!\S)"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
     rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
 )
@@ -136,17 +134,15 @@ _CODE = re.compile(
 )
 _AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}
-# HTML elements that are no part of a sentence, line ends in strings of programs, separators.
-_BREAK = re.compile(
-    r"\|+|[<>=·»•→>-]+|\\[nr]|<[^<>]*LINE_?BREAK[^<>]*>"
-    r"|</?(?:br|p|li|ul|ol|dl|dt|dd|div|h[1-6]|hr|table|tr|t[dh]|thead|tbody|tfoot|caption|blockquote|pre|section"
-    r"|article|header|footer|aside|nav|main|option|title|figure|figcaption|form|label|legend|button)\b[^<>]*>",
+_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*).*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
+# Elements of HTML without an end tag, and those that contain sentences: their tags are no pairs around words.
+_NO_PAIRS = re.compile(
+    "area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr|p|li|[uod]l|d[td]|div|h[1-6]|table|t[rdh]|thead|tbody"
+    "|tfoot|caption|blockquote|pre|section|article|header|footer|aside|nav|main|option|title|figure|figcaption|form|label"
+    "|legend|button",
     re.IGNORECASE,
 )
-_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*).*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
-_VOID = {"area", "base", "col", "embed", "img", "input", "link", "meta", "source", "track", "wbr"}
-_UNNAMED = re.compile(r"%[-+#0,'\d*.]*[A-Za-z]{1,3}|&\S+;|\\.*|[^\w]*")
-_NAME = re.compile(r"[A-Za-z]{2}|[{(<$]\s*\w|^:\w|%L?\d|\d\$|\[\d+\]")
+_DEEPEST = 50  # pairs inside each other; items further inside are single
 
 
 def read(line: str) -> Line:
@@ -175,15 +171,30 @@ def item_of(text: str) -> Item:
     """Return the item with this text.
 
     >>> item_of("</b>")
-    Item(text='</b>', role='closing', name='b', is_named=False, is_markup=False)
+    Item(text='</b>', role='closing', name='b', is_markup=False)
     """
-    if _BREAK.fullmatch(text):
-        return Item(text, "break")
     if tag := _TAG.fullmatch(text):
         closes, name, is_empty = tag.group(1, 2, 3) if tag[2] else tag.group(4, 5, 6)
-        if not is_empty and name.lower() not in _VOID:
+        if not is_empty and not _NO_PAIRS.fullmatch(name):
             return Item(text, "closing" if closes else "opening", name)
-    return Item(text, is_named=not _UNNAMED.fullmatch(text) and bool(_NAME.search(text)))
+    return Item(text)
+
+
+def pairs_of(items: Sequence[Item]) -> dict[int, int]:
+    """Return the index of the closing item for that of each opening one; pairs are inside each other.
+
+    >>> pairs_of(read("<b>{0} <i>x</b> y</b></i>").items)
+    {0: 3}
+    """
+    opened, pairs = list[int](), dict[int, int]()
+    for index, item in enumerate(items):
+        if item.role == "opening" and len(opened) < _DEEPEST:
+            opened.append(index)
+        elif item.role == "closing" and item.name in [items[one].name for one in opened]:
+            while items[opened[-1]].name != item.name:  # an opening item without a closing one
+                opened.pop()
+            pairs[opened.pop()] = index
+    return pairs
 
 
 def _with_unknown(text: str) -> list[str]:

@@ -1,18 +1,19 @@
 """The sentences of a line, in parts that are short enough for the model.
 
 >>> from nmt.text.items import read
->>> line = read("I know Tom. See www.b.org, of course.<br>Good!")
->>> [str(unit) for unit in units(line, limit=3, count=lambda text: len(text.split()), language="en")]
-['I know Tom. ', 'See www.b.org, ', 'of course.', '<br>', 'Good!']
+>>> line = read("I know <b>Tom</b>. See www.b.org, of course.<br>Good!")
+>>> [str(unit) for unit in units(line, limit=4, count=lambda text: len(text.split()), language="en")]
+['I know <b>Tom</b>. ', 'See ', 'www.b.org, of course.', '<br>Good!']
 """
 
 import re
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 import sentencex
 
-from nmt.text.items import ITEM, Line
+from nmt.text.items import ITEM, Line, pairs_of
 from nmt.text.languages import primary_code
 
 Count = Callable[[str], int]
@@ -26,22 +27,34 @@ _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
 
 def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
-    """Return the sentences of a line; a break is the end of one. Their concatenation is the line.
+    """Return the parts of a line that are translated one by one; their concatenation is the line.
 
-    A sentence of more than `limit` tokens, counted by `count` without items, is halved after a comma or a similar mark,
-    a longer clause at a space, a longer word anywhere.
+    They are the texts between the items of its sentences: only pairs, with nothing but text and pairs in them, are
+    inside a unit. What has more than `limit` tokens, counted by `count` without items, is halved after a comma or a
+    similar mark, a longer clause at a space, a longer word anywhere.
     """
 
     def size(text: str) -> int:
         return count(text.replace(ITEM, " "))
 
-    marks = (match.end() for match in re.finditer(ITEM, line.text))
-    breaks = [end for end, item in zip(marks, line.items, strict=True) if item.role == "break"]
     found = list[Line]()
-    for part in line.cut(breaks):
-        texts = [piece for text in sentences(part.text, language) for piece in _shorten(text, limit, size)]
-        found += part.cut(list(accumulate(map(len, texts)))[:-1])
+    for sentence in line.cut(list(accumulate(map(len, sentences(line.text, language))))[:-1]):
+        for part in sentence.cut(_boundaries(sentence)):
+            found += part.cut(list(accumulate(map(len, _shorten(part.text, limit, size))))[:-1])
     return [unit for unit in found if unit.text]
+
+
+def _boundaries(sentence: Line) -> list[int]:
+    """Return the places before the items that are no part of a pair, and of pairs with such an item inside."""
+    pairs = pairs_of(sentence.items)
+    single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values()})
+    for opening, closing in pairs.items():
+        at = bisect_left(single, opening)
+        if at < len(single) and single[at] < closing:
+            insort(single, opening)
+            insort(single, closing)
+    places = [match.start() for match in re.finditer(ITEM, sentence.text)]
+    return [places[index] for index in single]
 
 
 def sentences(text: str, language: str) -> list[str]:

@@ -52,8 +52,9 @@ class TranslateOptions:
         if source[-1:].isalnum() and _FULL_STOP.search(rest):
             rest = rest[:-1]
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
+            kept = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
-            if rest.split(" ", 1)[0] not in source:
+            if not rest[1:2].isupper() and not rest.startswith(kept):
                 rest = rest[:1].lower() + rest[1:]
         text = self._typeset(source, normalize(prefix + rest))
         if text.startswith(prefix):

@@ -1,15 +1,15 @@
-"""Items and terms at their places in a translation, by its word alignment.
+"""Pairs of tags and terms at their places in a translation, by its word alignment.
 
-The items of a sentence are taken out before it is translated. Each is in the result once, those without a name in the
-order of the source, and pairs inside each other: places are chosen within these limits, not checked afterwards.
+The items of a unit are taken out before it is translated. Those before and after its text stay there; inside are only
+pairs, such as `<b>` and `</b>`, which are put around the words that are aligned with those inside.
 
 >>> from nmt.text.items import read
->>> line = read("See <b>the {0} page</b> now.")
+>>> line = read("See <b>the page</b> now.")
 >>> text, places = without_items(line)
 >>> text
 'See the page now.'
->>> str(place(line, "Ora vedi la pagina.", [(3, 0), (0, 1), (1, 2), (2, 3)], spaced=True))
-'Ora vedi <b>la {0} pagina</b>.'
+>>> str(place(line, "Ora vedi la pagina.", [(3, 0), (0, 1), (1, 2), (2, 3)]))
+'Ora vedi <b>la pagina</b>.'
 >>> place_terms("Un po' di vino.", [Term("vino rosso", 8, 12)], "Some of wine.", [(0, 0), (0, 1), (1, 2), (2, 3)])
 "Un po' di vino rosso."
 """
@@ -17,62 +17,22 @@ order of the source, and pairs inside each other: places are chosen within these
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from nmt.decoding.alignment import Links
-from nmt.text.items import ITEM, Item, Line
+from nmt.text.items import ITEM, Line, pairs_of
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.words import word_spans
 from nmt.translation.options import Term
 
 _ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")
 _FINAL = re.compile(r"\s*[.!?…。！？:：,，;；]+[\"'”’»)）]*$")
-_MARKS = tuple(".,;:!?)]}”’»%。，；：！？）、")
 _UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
-# Items and spaces at the start of a sentence, and marks between them.
+# Items and spaces at the start of a unit, and marks between them.
 _LEADING = re.compile(rf"\s*(?:{ITEM}(?:[\s:;,：；，、]|[–—-](?=\s))*)*")
-_DEEPEST = 50  # pairs inside each other; items further inside are single
-
-
-@dataclass
-class _Node:
-    """An item, or a pair of items with those between them."""
-
-    index: int
-    closing: int | None = None
-    nodes: list["_Node"] = field(default_factory=list)
-    start: int = 0  # in the translation
-    end: int = 0
-
-    def keeps_order(self, items: Sequence[Item]) -> bool:
-        """Whether it has no name, or something in it has none."""
-        alone = self.closing is None and not items[self.index].is_named
-        return alone or any(node.keeps_order(items) for node in self.nodes)
-
-
-def tree_of(items: Sequence[Item]) -> list[_Node]:
-    """Return the items, in order, with pairs as nodes around what is between them."""
-    levels: list[list[_Node]] = [[]]
-    opened: list[_Node] = []
-    for index, item in enumerate(items):
-        names = [items[node.index].name for node in opened]
-        if item.role == "closing" and item.name in names:
-            while True:  # an opening item without a closing one is single
-                node, inside = opened.pop(), levels.pop()
-                if items[node.index].name == item.name:
-                    node.closing, node.nodes = index, inside
-                    break
-                levels[-1] += inside
-            continue
-        levels[-1].append(_Node(index))
-        if item.role == "opening" and len(opened) < _DEEPEST:
-            opened.append(levels[-1][-1])
-            levels.append([])
-    return [node for level in levels for node in level]
 
 
 def edges(line: Line) -> tuple[Line, Line, Line]:
-    """Return the items and spaces before the text of a sentence, its text, and the items and spaces after it.
+    """Return the items and spaces before the text of a unit, its text, and the items and spaces after it.
 
     A pair is at the edges as a whole or not at all.
     """
@@ -81,7 +41,7 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
     before, core, after = line.cut([start, end])
     first, last = len(before.items), len(line.items) - len(after.items)
     marks = [found.start() for found in re.finditer(ITEM, line.text)]
-    pairs = [(node.index, node.closing) for node in _flat(tree_of(line.items)) if node.closing is not None]
+    pairs = pairs_of(line.items).items()
     while True:
         opening = min((one for one, other in pairs if one < first <= other < last), default=first)
         closing = max((other + 1 for one, other in pairs if first <= one < last <= other), default=last)
@@ -93,77 +53,59 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
         before, core, after = line.cut([start, end])
 
 
-def _flat(nodes: Sequence[_Node]) -> list[_Node]:
-    return [inner for node in nodes for inner in (node, *_flat(node.nodes))]
-
-
 def without_items(line: Line) -> tuple[str, list[int]]:
     """Return the text without items, and the place of each in it."""
     text, *rest = line.text.split(ITEM)
     places = list[int]()
-    for item, part in zip(line.items, rest, strict=True):
-        if not text or text[-1].isspace():
-            part = part.removeprefix(" ")
-        elif item.role not in ("opening", "closing") and text[-1].isalnum() and part[:1].isalnum():
-            part = part if _UNSPACED.match(part) or _UNSPACED.match(text[-1]) else f" {part}"
-        if part.startswith(_MARKS):
-            text = text.rstrip()
-            places = [min(place, len(text)) for place in places]
+    for part in rest:
+        part = part.removeprefix(" ") if not text or text[-1].isspace() else part
         places.append(len(text))
         text += part
     return text, places
 
 
-def place(line: Line, text: str, links: Links, spaced: bool, begin: int = 0) -> Line:
+def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     """Return the translation of `without_items(line)` with the items of the line behind its first `begin` characters.
 
-    Links are between the words of both texts; `spaced` tells whether the language has spaces between words. A pair is
-    around the run of words with most links to those inside it; a single item is behind the word that is linked with its
-    left neighbour, else before that of its right one.
+    Links are between the words of both texts. A pair is around the run of words with most links to those inside it;
+    without links around those at the same share of the text. An item that is not of a pair, as there is only with a
+    prefix, is behind the word that is linked with its left neighbour.
     """
     source, places = without_items(line)
-    nodes, paired = tree_of(line.items), set[int]()
-    for node in _flat(nodes):
-        if node.closing is not None:
-            paired |= {node.index, node.closing}
-            node.start, node.end = _around(places[node.index], places[node.closing], source, text, links)
-        else:
-            node.start = node.end = _beside(places[node.index], source, text, links)
-    order = _arranged(nodes, line.items, (begin, len(text)))
-    gaps, result, position = line.text.split(ITEM), text[:begin], begin
-    for index, start in order:
-        result += text[position:start]
-        position = start
-        left, right, after = gaps[index][-1:], gaps[index + 1][:1], text[start : start + 1]
-        single = index not in paired
-        apart = result[-1:].isalnum() and single and not (left.isalnum() and not _UNSPACED.match(left))
-        if spaced and result and not result[-1].isspace() and ((left == " " and single) or apart):
-            result += " "
-        result += ITEM
-        apart = after.isalnum() and single and not (right.isalnum() and not _UNSPACED.match(right))
-        if spaced and ((right == " " and single and after and not after.startswith(_MARKS)) or apart):
-            result += "" if after.isspace() else " "
+    pairs = pairs_of(line.items)
+    closings = set(pairs.values())
+    starts = {}
+    for index, at in enumerate(places):
+        if index in pairs:
+            starts[index], starts[pairs[index]] = _around(at, places[pairs[index]], source, text, links)
+        elif index not in closings:
+            starts[index] = _beside(at, source, text, links)
+    order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
+    for _, at in order:
+        result += text[position:at] + ITEM
+        position = at
     return Line(result + text[position:], tuple(line.items[index] for index, _ in order))
 
 
-def _arranged(nodes: list[_Node], items: Sequence[Item], span: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return index and place of all items of the nodes in the order of the translation, within a span of it.
+def _nested(
+    pairs: dict[int, int], starts: dict[int, int], items: tuple[int, int], span: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Return index and place of the items of a range in the order of the translation, within a span of it.
 
-    Nodes that keep their order are moved to the right where the alignment would have it otherwise, and so are nodes
-    that would overlap.
+    What would overlap is moved to the right.
     """
-    position = span[0]
-    for node in nodes:
-        if node.keeps_order(items):
-            node.start = position = max(position, node.start)
+    top, index = list[int](), items[0]
+    while index < items[1]:  # the items that are not inside others of the range
+        top.append(index)
+        index = pairs.get(index, index) + 1
     order, position = list[tuple[int, int]](), span[0]
-    for node in sorted(nodes, key=lambda node: node.start):
-        node.start = min(max(node.start, position), span[1])
-        node.end = position = min(max(node.end, node.start), span[1])
-        order.append((node.index, node.start))
-        if node.closing is not None:
-            order += _arranged(node.nodes, items, (node.start, node.end))
-            order.append((node.closing, node.end))
+    for index in sorted(top, key=starts.__getitem__):
+        start = position = min(max(position, starts[index]), span[1])
+        order.append((index, start))
+        if index in pairs:
+            position = min(max(position, starts[pairs[index]]), span[1])
+            order += _nested(pairs, starts, (index + 1, pairs[index]), (start, position))
+            order.append((pairs[index], position))
     return order
 
 

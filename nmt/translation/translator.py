@@ -26,8 +26,8 @@ from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
-from nmt.text.items import NO_TEXT, Line, joined, read
-from nmt.text.languages import UNSPACED_TEXT, target_language
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, read
+from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
 from nmt.translation import placing
@@ -42,7 +42,6 @@ _GPU_SCALE = 16
 _KNOWN_TERM = 15
 
 _UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
-_WIDE_END = re.compile("[。！？｡，；：、][\"'”’»)\\]）】」』》〉]*$")
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -350,13 +349,13 @@ class Translator:
         """Put the items of the core of each unit into its translations."""
         with_items = [unit for unit in units if unit.core.items and not unit.is_copied]
         pairs = [(unit.text, each.text) for unit in with_items for each in unit.found]
-        links, spaced = iter(self.align(pairs, options)), not target_language(options.to).unspaced
+        links = iter(self.align(pairs, options))
         for unit in units:
             unit.lines = [unit.core] if unit.is_copied else [Line(each.text) for each in unit.found]
         for unit in with_items:
             begin = len(unit.begin)
             texts = [each.text for each in unit.found]
-            unit.lines = [placing.place(unit.core, text, next(links), spaced, begin) for text in texts]
+            unit.lines = [placing.place(unit.core, text, next(links), begin) for text in texts]
         for unit in units:
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
@@ -396,23 +395,32 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
 
 
 def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
-    """Join translations of units with what is between the units: items, and spaces if the target language has them.
-
-    A sentence that ends in 。 or a similar mark has no space after it, but its translation into Italian needs one.
-    """
-    parts, gap, is_wide = list[Line](), NO_TEXT, False
+    """Join translations of units with what is between the units: items, and spaces if the target language has them."""
+    parts, gap, before = list[Line](), NO_TEXT, ("", "")
     for unit, line in zip(units, lines, strict=True):
         gap = joined([gap, unit.before])
         if line.text:
-            last = parts[-1].text[-1:] if parts else ""
-            if last and not gap.text.strip():
-                spaced = (gap.text or is_wide) and not (_UNSPACED.match(last) or _UNSPACED.match(line.text))
-                gap = Line(" " if spaced else "")
-            parts += [gap, line]
-            gap, is_wide = NO_TEXT, bool(_WIDE_END.search(unit.core.text[-16:]))
+            parts += [_gap(gap, before, (unit.core.text[:1], line.text[0])), line]
+            gap, before = NO_TEXT, (unit.core.text[-1:], line.text[-1])
         gap = joined([gap, unit.after])
-    line = joined([*parts, gap])
-    return line._replace(text=line.text.strip())
+    whole = joined([*parts, gap])
+    return whole._replace(text=whole.text.strip())
+
+
+def _gap(gap: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
+    """Return what is between two texts; `before` and `after` are the characters beside it in source and translation.
+
+    Chinese and Japanese have no spaces there; their translations into other languages need them, and the reverse.
+    """
+    from_unspaced = [bool(_UNSPACED.match(source)) for source, _ in (before, after)]
+    spaced = [text.isalnum() and not _UNSPACED.match(text) for _, text in (before, after)]
+    if not gap.items:
+        if any(_UNSPACED.match(text) for _, text in (before, after)) or not before[1]:
+            return NO_TEXT
+        return Line(" " if gap.text or any(from_unspaced) else "")
+    left = " " * (from_unspaced[0] and spaced[0] and gap.text[0] == ITEM and gap.items[0].role != "closing")
+    right = " " * (from_unspaced[1] and spaced[1] and gap.text[-1] == ITEM and gap.items[-1].role != "opening")
+    return gap._replace(text=f"{left}{gap.text}{right}")
 
 
 def plain_json(content: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.items import ITEM, Line, item_of, joined, read
+from nmt.text.items import ITEM, Line, joined, pairs_of, read
 from nmt.text.normalize import visible
 
 # Of gettext, Qt, Ruby, Elixir, shells, Go, Laravel, Symfony, Drupal, i18next, Vue, .NET, Python, Java, Swift, Fluent.
@@ -69,16 +69,26 @@ def test_items_of_examples(text: str, items: list[str]) -> None:
     assert [item.text for item in read(text).items] == items
 
 
-def test_roles_and_names() -> None:
+def test_roles() -> None:
     line = read("<p>A <b class='x'>%d</b> **big** <img src='a'> [i]x[/i]<br/>{0}")
     assert [(item.role, item.name) for item in line.items] == [
-        ("break", ""), ("opening", "b"), ("single", ""), ("closing", "b"), ("opening", "**"), ("closing", "**"),
-        ("single", ""), ("opening", "i"), ("closing", "i"), ("break", ""), ("single", ""),
+        ("single", ""), ("opening", "b"), ("single", ""), ("closing", "b"), ("opening", "**"), ("closing", "**"),
+        ("single", ""), ("opening", "i"), ("closing", "i"), ("single", ""), ("single", ""),
     ]  # fmt: skip
-    named = ["{0}", "%1$s", "{name}", "%(n)d", "https://b.org", ":name", "%2", "$HOME"]
-    assert [item_of(text).is_named for text in named] == [True] * len(named)
-    unnamed = ["%s", "%ld", "{}", "%%", "&amp;", "😀", "</b>", "\\u00e9", "->", "%-10.2f"]
-    assert [item_of(text).is_named for text in unnamed] == [False] * len(unnamed)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("<b>x</b> <i>y</i>", {0: 1, 2: 3}),
+        ("<b>{0} <i>x</i></b>", {0: 4, 2: 3}),
+        ("<b><i>x</b>y</i></b>", {0: 2}),
+        ("</b><v Bob>x **y** <b>", {2: 3}),
+        ("<b>" * 60 + "</b>" * 60, {49 - i: 60 + i for i in range(50)}),
+    ],
+)
+def test_pairs_of_examples(text: str, pairs: dict[int, int]) -> None:
+    assert pairs_of(read(text).items) == pairs
 
 
 @given(TEXT.map("".join) | st.text())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.items import ITEM, Line, joined, read
+from nmt.text.items import ITEM, Line, joined, pairs_of, read
 from nmt.text.sentences import sentences, units
 
 
@@ -23,13 +23,15 @@ TEXT = st.lists(
 
 
 @given(TEXT | st.text(), st.integers(1, 12), st.sampled_from(["en", "it", "zh", "xx"]))
-def test_units_join_to_the_line_fit_the_limit_and_end_at_breaks(text: str, limit: int, language: str) -> None:
+def test_units_join_to_the_line_fit_the_limit_and_begin_at_items(text: str, limit: int, language: str) -> None:
     line = read(text)
     found = units(line, limit, len, language)
     assert joined(found) == line
     assert all(len(unit.text) <= limit for unit in found)
-    assert not any(item.role == "break" for unit in found for item in unit.items[:-1])
-    assert all(unit.text.endswith(ITEM) for unit in found if unit.items and unit.items[-1].role == "break")
+    for unit in found:
+        singles = {*range(len(unit.items))} - {*pairs_of(unit.items), *pairs_of(unit.items).values()}
+        assert singles <= {0}
+        assert not singles or unit.text[0] == ITEM
 
 
 @given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
@@ -44,10 +46,11 @@ def test_units_do_not_split_words(text: str, limit: int) -> None:
         ("I know Tom. Where is the station?", ["I know Tom. ", "Where is the station?"]),
         ("Yes. Hi. Go! Bob. Really?! OK", ["Yes. ", "Hi. ", "Go! ", "Bob. ", "Really?! ", "OK"]),
         ("Mr. Smith met J. S. Bach, e.g. at 3 p.m. in May.", ["Mr. Smith met J. S. Bach, e.g. at 3 p.m. in May."]),
-        ("See https://b.org/a. It is v1.2.3 of a.org.", ["See https://b.org/a. ", "It is v1.2.3 of a.org."]),
-        ("I like coffee.<br>Where is it?", ["I like coffee.", "<br>", "Where is it?"]),
-        ("<b>One.</b> Two {0}.", ["<b>One.", "</b> Two {0}."]),
-        ("Name | Address", ["Name |", " Address"]),
+        ("See https://b.org/a. It is v1.2.3.", ["See ", "https://b.org/a. ", "It is ", "v1.2.3."]),
+        ("I like coffee.<br>Where is it?", ["I like coffee.", "<br>Where is it?"]),
+        ("<b>One.</b> Two {0}.", ["<b>One.", "</b> Two ", "{0}."]),
+        ("a <b>b</b> c <i>d {0}</i> <u>e <b>f</b></u>", ["a <b>b</b> c ", "<i>d ", "{0}", "</i> <u>e <b>f</b></u>"]),
+        ("Name | Address", ["Name ", "| Address"]),
         ("今天下雨。我们在家！“走吧。”", ["今天下雨。", "我们在家！", "“走吧。”"]),
     ],
 )  # fmt: skip
@@ -61,7 +64,7 @@ def test_sentences_of_examples(text: str, expected: list[str]) -> None:
     [
         ("one two, three four, five six", 4, ["one two, ", "three four, five six"]),
         ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
-        ("see {a b c d} and {e f} now", 2, ["see {a b c d} ", "and {e f} now"]),
+        ("see <a b='c d'>one and</a> two", 2, ["see <a b='c d'>one ", "and</a> two"]),
         ("今天下雨，我们在家，看书、写字。", 10, ["今天下雨，我们在家，", "看书、写字。"]),
         ("我们都很喜欢它", 4, ["我们都", "很喜欢它"]),
     ],
