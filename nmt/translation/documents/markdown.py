@@ -1,0 +1,69 @@
+"""Markdown: paragraphs, headings, list items and cells of tables, as CommonMark and GitHub define them.
+
+https://spec.commonmark.org/ and https://github.github.com/gfm/. Blocks are found by markdown-it-py, codes inside a text
+by a pattern.
+"""
+
+import re
+from functools import cache
+
+from markdown_it import MarkdownIt
+
+from nmt.text.items import Item, Line, joined, read
+from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, code_line, formed
+
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
+# Code, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
+_CODE = re.compile(
+    r"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])?|!?\["
+    r"|\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])?"
+    r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
+)
+
+
+def read_markdown(content: Content, _: ReadOptions) -> Document:
+    """Find the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
+    edits, entries, text = Edits(content), list[Entry](), content.text.replace("\0", "\ufffd")
+    front = _FRONT_MATTER.match(text)
+    hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
+    starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
+    blocks = _parser().parse(hidden + (text[front.end() :] if front else text))
+    cursor = 0
+    for block in blocks:
+        if block.type != "inline" or block.map is None or not block.content:
+            continue
+        lines, cursor, spans = block.content.split("\n"), max(cursor, starts[block.map[0]]), list[tuple[int, int]]()
+        for number, line in enumerate(lines):
+            start = text.find(line, max(cursor, starts[min(block.map[0] + number, len(starts) - 1)]))
+            if start < 0:  # a cell with an escaped bar
+                break
+            cursor = start + len(line)
+            spans.append((start, cursor))
+        if len(spans) == len(lines):
+            entries.append(edits.entry(_line(block.content), spans[0][0], spans[-1][1], lambda line: formed(line, str)))
+    return Document(content.name, entries, edits.encoded)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("table")
+
+
+def _line(text: str) -> Line:
+    """Return a text; links and emphasis are pairs."""
+    parts, opened = list[Line](), list[Item]()
+    pieces = _CODE.split(text)
+    for index in range(0, len(pieces), 3):
+        parts.append(read(re.sub(r"\s+", " ", pieces[index])))
+        if index + 1 < len(pieces):
+            code = pieces[index + 1]
+            name = "[" if code[0] in "[]" else code
+            item = Item(code, "break" if code.endswith("\n") else "single")
+            if code == "[" or (name == code and code[0] in "*_~" and not any(one.name == name for one in opened)):
+                item = Item(code, "opening", name)
+                opened.append(item)
+            elif any(one.name == name for one in opened):
+                item = Item(code, "closing", name)
+                opened = [one for one in opened if one.name != name]
+            parts.append(code_line(item))
+    return joined(parts)
