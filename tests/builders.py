@@ -43,8 +43,8 @@ from nmt.system.console import Console
 from nmt.system.files import digest_of, new_directory
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
+from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
-from nmt.translation.requirements import TranslateOptions
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 
@@ -59,7 +59,7 @@ SENTENCES = [
 ]
 PROTECTED_ITEMS = ["{0}", "{1}", "%s", "<b>", "</b>", "a@b.org", "https://x.org/a?b=1", "{ -brand }"]
 LINES_WITH_ITEMS = st.lists(
-    st.sampled_from([*PROTECTED_ITEMS, "cat", "moon", "'{0}'", "(%s", "{0}.", "mat</b>"]), max_size=6
+    st.sampled_from([*PROTECTED_ITEMS, "cat", "moon", "'{0}'", "(%s)", "{0}.", "mat</b>"]), max_size=6
 ).map(" ".join)
 PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 SHORT_OUTPUT = ["decode.max_length={factor: 0.2, extra: 10}"]  # a random model rarely predicts the end

@@ -22,6 +22,7 @@ from nmt.text.normalize import normalize
 ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?")
 # The letter of an accelerator depends on the word: `&File`, `文件(&F)`.
 _ACCELERATOR = re.compile(r"(?<![\w&])&(?=[^\W_])(?!\w+;)")
+_SIGN = re.compile(r"[^\w{}%\U0001f000-\U0001faff\u266a-\u266f]+")
 _AROUND = "'\"()[]“”‘’«»（）「」"
 
 
@@ -38,9 +39,13 @@ NO_DIFF = ContentDiff()
 def compare(source: str, text: str) -> ContentDiff:
     """Return the items and accelerators that a given translation of a line lacks, and those that it has too often.
 
-    Of messages of ICU, whose texts are translated, the arguments are compared.
+    Of messages of ICU, whose texts are translated, the arguments are compared. Code in backticks is lost only from a
+    text without backticks, and signs such as `>` are not compared: people translate both.
     """
     required, found = (Counter(map(_compared, read(line).items)) for line in (source, text))
+    for key in required | found:
+        if _SIGN.fullmatch(key) or (key[0] == "`" and ("`" in text or key.strip("`").lower() in text.lower())):
+            del required[key], found[key]
     lost, added = accelerators(source, text)
     return ContentDiff((*(required - found).elements(), *lost), (*(found - required).elements(), *added))
 

@@ -6,7 +6,7 @@ r"""Items: what must not change in a line. A line is text in which each item is 
 >>> str(line)
 'Open <b>{0}</b>, or see https://b.org/x.'
 
-So no function on text, such as a splitter of sentences, can cut or change an item. Items are the forms of `_KNOWN`, and
+So no function on text, such as a splitter of sentences, can cut or change an item. Items are the forms of `KNOWN`, and
 each chunk between spaces that looks like code. Coded text of this kind is what Okapi calls a `TextFragment`.
 """
 
@@ -83,6 +83,7 @@ def joined(parts: Iterable[Line]) -> Line:
 
 
 _ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)"
+_ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=\)))"
 _HOST = r"(?<![\w@.-])(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)(?![\w-])"
 _SYMBOLS = (
     "©®™§¶†‡•±×÷\u2190-\u21ff\u2200-\u22ff\u2300-\u23ff\u2460-\u27bf\u2b00-\u2bff\u3297\u3299\u266a-\u266f"
@@ -90,19 +91,19 @@ _SYMBOLS = (
 )
 _JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
 _IN_TAG = r"(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+"
+_START = r"(?<![^\s\"'“‘«(\[（])"
 _NESTED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
-_KNOWN = re.compile(
-    "("
+KNOWN = (
     # URLs, hosts and e-mail addresses; ASCII, since Chinese may be adjacent
-    rf"(?<![A-Za-z0-9])(?:[A-Za-z][a-z0-9+.-]{{1,20}}://|www\.|mailto:)(?:{_ADDRESS})*(?:[\w/#=&%~+-]|(?<=\)))"
-    rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*(?:[\w/#=&%~+-]|(?<=\))))?"
+    rf"(?<![A-Za-z0-9])(?:[A-Za-z][a-z0-9+.-]{{1,20}}://|www\.|mailto:)(?:{_ADDRESS})*{_ADDRESS_END}"
+    rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*{_ADDRESS_END})?"
     r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
     # tags of XML, HTML, subtitles and templates, comments, times in captions; `<T>` in `List<Array<T>>` is none
     rf"|</?[A-Za-z0-9][^\s<>]*+{_IN_TAG}>(?!>)|<\d[\d:.]*>|<%[^<>]*%>|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
-    # $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]], [b], [url=…]
+    # $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
     rf"|\$\w*\([^()\s]*\)|\$\[[^][\s]*\]|(?:[$#%&=]|@:?|\\)?{_NESTED}|\[\[[^][]*\]\]"
-    r"|\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]|\[%[^][]*%\]"
+    r"|\[%[^][]*%\]|\[\w+_\w+\]"
     # %%, %name%, %s, %1$d, %-5.2f, %(name)s, %<count>d, %[1]s, %1, %L1; not the percent sign of a number
     r"|%%|%[A-Za-z_][\w.]*%(?!%)|(?<!\d)%L?[1-9](?!\d|[.,]\d)(?!\$)"
     r"|(?<!\d)%(?:\d+\$|\(\w+\)|<\w+>|\[\d+\])?[-+#0,']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
@@ -110,15 +111,18 @@ _KNOWN = re.compile(
     # entities, code, emphasis of Markdown, escapes of strings
     r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);|``[^`]+``|`[^`]+`|\*{2,3}|~~|\\(?:u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|\(\w+\)|.)"
     # :name, :smile:, @:key, !name, ~name, --option, name()
-    r"|(?<![\w:])@?:[A-Za-z_][\w.-]*:?|(?<!\S)[!~][A-Za-z_]\w+~?|(?<!\S)--[a-z][\w-]*|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
+    rf"|(?<![\w:])@?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+~?|{_START}--[a-z][\w-]*"
+    r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
     # numbers of versions and addresses, not those with groups of three digits
     r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:-?[a-z]+\d*)?(?![\w])|(?<!\w)v\d+(?:\.\d+)*(?!\w)"
     # paths, signs between spaces, the mark of a list, emoticons
-    r"|(?<!\S)[~.]{0,2}(?:/[\w.-]+){2,}/?|(?<!\S)(?:[<>=^~#@|\\*_·»]|->|=>)++(?!\S)"
+    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|(?<!\S)(?:[<>=^~#@|\\*_·»]|->|=>)++(?!\S)"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
     rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
-    ")"
 )
+_BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
+# Of `[b]`, only with a closing tag in the line: `[n]ame` has none.
+_SPLIT, _SPLIT_BBCODE = re.compile(f"({KNOWN})"), re.compile(f"({KNOWN}|{_BBCODE})")
 # What every item has, and few lines: a search for it takes a tenth of the time of a split.
 _SIGNS = re.compile(
     rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|[:;]['-]?[()DPOp]|\bv\d"
@@ -127,7 +131,7 @@ _SIGNS = re.compile(
 # An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.
 _CHUNK, _LETTER = re.compile(rf"([^\s{UNSPACED_TEXT}]+)"), re.compile(r"[^\W\d]")
 _CODE = re.compile(
-    r"[{}<>^_=~\\]|\$(?!\d)|%(?![\d.,]*$)|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
+    r"[{}<>^_=~\\]|\$(?!\d)|(?<!\d)%(?=[\w{(<])|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
 )
 _AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}
@@ -138,10 +142,10 @@ _BREAK = re.compile(
     r"|article|header|footer|aside|nav|main|option|title|figure|figcaption|form|label|legend|button)\b[^<>]*>",
     re.IGNORECASE,
 )
-_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*)[^<>]*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
+_TAG = re.compile(r"<(/?)([A-Za-z0-9][\w:.-]*).*?(/?)>|\[(/?)(b|i|u|s|url|code|color|size|quote)(?:=[^]]*)?()\]")
 _VOID = {"area", "base", "col", "embed", "img", "input", "link", "meta", "source", "track", "wbr"}
 _UNNAMED = re.compile(r"%[-+#0,'\d*.]*[A-Za-z]{1,3}|&\S+;|\\.*|[^\w]*")
-_NAME = re.compile(r"[A-Za-z]{2}|\{\s*\d|%L?\d|\d\$|\[\d+\]")
+_NAME = re.compile(r"[A-Za-z]{2}|[{(<$]\s*\w|^:\w|%L?\d|\d\$|\[\d+\]")
 
 
 def read(line: str) -> Line:
@@ -150,7 +154,7 @@ def read(line: str) -> Line:
     if not _SIGNS.search(line):
         return Line(line)
     pieces = list[str]()  # texts at even indices, items at odd ones
-    for index, piece in enumerate(_KNOWN.split(line)):
+    for index, piece in enumerate((_SPLIT_BBCODE if "[/" in line else _SPLIT).split(line)):
         pieces += [piece] if index % 2 else _with_unknown(piece)
     for i in range(1, len(pieces), 2):  # brackets and quotes around an item belong to it
         while _BRACKETS.get(pieces[i - 1][-1:]) == pieces[i + 1][:1] != "" and not _TAG.fullmatch(pieces[i]):

@@ -122,9 +122,10 @@ def place(line: Line, text: str, links: Links, spaced: bool, begin: int = 0) -> 
     left neighbour, else before that of its right one.
     """
     source, places = without_items(line)
-    nodes = tree_of(line.items)
+    nodes, paired = tree_of(line.items), set[int]()
     for node in _flat(nodes):
         if node.closing is not None:
+            paired |= {node.index, node.closing}
             node.start, node.end = _around(places[node.index], places[node.closing], source, text, links)
         else:
             node.start = node.end = _beside(places[node.index], source, text, links)
@@ -132,9 +133,9 @@ def place(line: Line, text: str, links: Links, spaced: bool, begin: int = 0) -> 
     gaps, result, position = line.text.split(ITEM), text[:begin], begin
     for index, start in order:
         result += text[position:start]
-        position, item = start, line.items[index]
+        position = start
         left, right, after = gaps[index][-1:], gaps[index + 1][:1], text[start : start + 1]
-        single = item.role not in ("opening", "closing")
+        single = index not in paired
         apart = result[-1:].isalnum() and single and not (left.isalnum() and not _UNSPACED.match(left))
         if spaced and result and not result[-1].isspace() and ((left == " " and single) or apart):
             result += " "

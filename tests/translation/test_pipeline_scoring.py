@@ -15,8 +15,8 @@ from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import LoadedModel
 from nmt.system.console import Console
 from nmt.text.normalize import normalize
-from nmt.text.words import words
 from nmt.text.tokenizer import EOS
+from nmt.text.words import words
 from nmt.translation.pipeline import LineInput, process_lines, score_batch, score_given
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
@@ -100,5 +100,5 @@ class TestAlignment:
         for part in parts:
             expected += [(source + i, target + j) for i, j in part.alignment or []]
             source, target = source + len(words(part.source)), target + len(words(part.text))
-        assert long.segments == 3
+        assert long.units == 3
         assert long.alignment == expected

@@ -22,6 +22,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
+from nmt.text.items import read
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
@@ -161,8 +162,8 @@ class TestLongLines:
         sentences = ["The cat sleeps on the mat.", "A dog barks at the moon.", "We drink tea in the garden."]
         (long,) = translator.translate([" ".join(sentences)], options)
         parts = list(translator.translate(sentences, options))
-        assert [part.segments for part in parts] == [1, 1, 1], "the sentences must fit"
-        assert long.segments == 3
+        assert [part.units for part in parts] == [1, 1, 1], "the sentences must fit"
+        assert long.units == 3
         assert long.text == " ".join(part.text for part in parts if part.text)
         assert long.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-3)
 
@@ -180,7 +181,7 @@ class TestLongLines:
             patch.setattr(engine, "search_all", measuring)
             (translation,) = translator.translate([line], translator.options(beam=1))
         assert longest <= 200
-        assert translation.segments > 100
+        assert translation.units > 100 if any(map(str.isalpha, line)) else translation.text == line
         assert is_one_line(translation.text)
 
     @pytest.mark.parametrize("recorded", [12, 250])
@@ -190,8 +191,8 @@ class TestLongLines:
         line = "cat"
         while len(encode(f"{line} cat")) <= recorded:
             line += " cat"
-        assert next(translator.translate([line])).segments == 1
-        assert next(translator.translate([f"{line} cat"])).segments > 1
+        assert next(translator.translate([line])).units == 1
+        assert next(translator.translate([f"{line} cat"])).units > 1
 
     def test_ensemble_splits_for_the_model_with_the_shortest_source(self, loaded: LoadedModel) -> None:
         others = [replace(loaded, longest_source=30), replace(loaded, longest_source=70)]
@@ -338,7 +339,7 @@ class TestPrefixes:
         options = replace(translator.options(), longest_source=24)
         line = "The cat sleeps on the mat. A dog barks at the moon."
         (begun,), (free,) = (translator.translate_lines([line], options, prefixes) for prefixes in (["Luna"], None))
-        assert begun.segments == free.segments == 2
+        assert begun.units == free.units == 2
         (second,) = translator.translate(["A dog barks at the moon."], options)
         assert begun.text.startswith("Luna")
         assert begun.text.endswith(second.text)
@@ -366,14 +367,20 @@ def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(transla
     assert whole.text != around
 
 
-def test_texts_of_documents_are_translated_by_sentence(translator: Translator) -> None:
-    options = replace(translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false"]), document=True)
-    line = "<b>The cat sleeps.</b> A dog <i>barks</i>. {0}!"
+def test_sentences_are_translated_one_by_one(translator: Translator) -> None:
+    options = translator.options(overrides=SHORT_OUTPUT)
+    line = "<b>The cat sleeps.</b> A dog <i>barks</i>. {0}!<br>12:30 | The cat sleeps."
     (text,) = (one.text for one in translator.translate([line], options))
-    sentences = [one.text for one in translator.translate(["The cat sleeps.", "A dog barks."], options)]
-    assert re.sub(r"<[^<>]*>", "", text) == f"{' '.join(sentences)} {{0}}!"
-    assert text.startswith(f"<b>{sentences[0]}</b>")
+    cat, dog = (one.text for one in translator.translate(["The cat sleeps.", "A dog barks."], options))
+    assert re.sub(r"</?i>", "", text) == f"<b>{cat}</b> {dog} {{0}}!<br>12:30 | {cat}"
     assert re.search(r"<i>[^<]+</i>", text)
+    (of_line,) = translator.translate_lines([read(line)], options)
+    assert (of_line.text, str(of_line.line)) == (text, text)
+
+
+def test_a_line_without_letters_is_copied(translator: Translator) -> None:
+    lines = ["-----", "* * *", "12:30", "1.  2.", "😀 {0}", "%s - %s", "…", "10 € = 11 $"]
+    assert [one.text for one in translator.translate(lines)] == lines
 
 
 def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from nmt.text.protection import compare
+
 from nmt.translation import translator
 from nmt.translation.translator import TranslateOptions, Translation, Translator
 from tests.builders import run_command, save_model, tiny_loaded_model

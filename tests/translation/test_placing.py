@@ -1,9 +1,12 @@
-"""Placement of items and terms: by hand, as properties, and on random models, which lose all of them."""
+"""Places of items and terms: by hand, as properties, and on random models."""
 
 import io
 import json
+import re
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations_with_replacement
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,36 +21,77 @@ from nmt.decoding.beam import Hypothesis
 from nmt.decoding.forced_decoding import Forced
 from nmt.decoding.options import SearchOptions
 from nmt.system.console import Console
+from nmt.text.content import NO_DIFF, compare
 from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.items import Line, joined, read
 from nmt.text.normalize import normalize
-from nmt.text.protection import NO_DIFF, compare, items
 from nmt.text.words import words
+from nmt.translation.options import Term, TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
-from nmt.translation.placement import Phrase, cut_items, place
-from nmt.translation.requirements import TranslateOptions
+from nmt.translation.placing import edges, place, place_terms, without_items
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import Alternative, Segment, Translator
-from tests.builders import LINES_WITH_ITEMS, PROTECTED_ITEMS, spelling_model
+from nmt.translation.translator import Alternative, Translator, Unit
+from tests.builders import LINES_WITH_ITEMS, spelling_model
 
 DIAGONAL: Links = [(i, i) for i in range(9)]
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "<b>",
+            "</b>",
+            "<i>",
+            "</i>",
+            "<br/>",
+            "{\\an8}",
+            "{0}",
+            "{1}",
+            "%s",
+            "%d",
+            "cat",
+            "moon.",
+            " ",
+            " ",
+            "(",
+            "我",
+        ]
+    ),
+    max_size=12,
+).map(lambda parts: read("".join(parts)))
 
 
 @pytest.mark.parametrize(
-    ("line", "rest", "spans"),
+    ("line", "text"),
     [
-        ("Open {0} now.", "Open now.", [("{0}", 5)]),
-        ("{0} of {1} files", "of files", [("{0}", 0), ("{1}", 3)]),
-        ("Argument '{0}' is missing", "Argument is missing", [("'{0}'", 9)]),
-        ("Save (%s)", "Save", [("(%s)", 5)]),
-        ("{0} {1}", "", [("{0}", 0), ("{1}", 0)]),
-        ("l'{0}!", "l'!", [("{0}", 2)]),
-        ("打开{0}吗", "打开吗", [("{0}", 2)]),
+        ("Open {0} now.", "Open now."),
+        ("Argument '{0}' is missing", "Argument is missing"),
+        ("l'{0}!", "l'!"),
+        ("打开{0}吗", "打开吗"),
+        ("See <b>the page</b>, {0}!", "See the page,!"),
+        ("one<br/>two{0}three", "one two three"),
     ],
 )
-def test_items_are_cut_out_with_their_brackets(line: str, rest: str, spans: list[tuple[str, int]]) -> None:
-    found, phrases = cut_items(line)
-    assert found == rest
-    assert [(phrase.text, phrase.start) for phrase in phrases] == spans
+def test_text_without_items(line: str, text: str) -> None:
+    assert without_items(read(line))[0] == text
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        (" {0}: <b>files</b> {1} ", (" {0}: <b>", "files", "</b> {1} ")),
+        ("<b>{0} files</b>", ("<b>{0} ", "files", "</b>")),
+        ("<b>Note</b> that {0}", ("", "<b>Note</b> that", " {0}")),
+        ("{0} <b>note</b>: {1}", ("{0} ", "<b>note</b>:", " {1}")),
+        ("<a></a>{0}-based <i>b</i>", ("<a></a>{0}", "-based <i>b</i>", "")),
+        ("{0} {1}", ("{0} {1}", "", "")),
+    ],
+)
+def test_edges_have_items_and_spaces_but_no_part_of_a_pair(line: str, parts: tuple[str, str, str]) -> None:
+    assert tuple(map(str, edges(read(line)))) == parts
+
+
+@given(LINES)
+def test_edges_join_to_the_line(line: Line) -> None:
+    assert joined(edges(line)) == line
 
 
 @pytest.mark.parametrize(
@@ -56,30 +100,94 @@ def test_items_are_cut_out_with_their_brackets(line: str, rest: str, spans: list
         # behind the word aligned with the left neighbour, wherever that is
         ("Open {0} now.", "Ora apri.", [(0, 1), (1, 0)], "Ora apri {0}."),
         ("The file {0} of {1} is lost", "Il file di è perso", [(1, 1), (2, 2), (3, 3)], "Il file {0} di {1} è perso"),
-        # before that of the right neighbour if there is no left one, or if the item is joined to the right one only
+        # before that of the right neighbour if there is no left one
         ("{0} files", "file", DIAGONAL, "{0} file"),
-        ("Show the {0}th page", "Mostra la pagina", [(0, 0), (2, 2), (3, 2)], "Mostra la {0}pagina"),
-        # punctuation: as in the source before the item, and never behind the end of the sentence
-        ("Error: {0}.", "Errore: .", DIAGONAL, "Errore: {0} ."),
+        # punctuation: never behind the end of the sentence
         ("Hello, {0}!", "Ciao!", DIAGONAL, "Ciao {0}!"),
-        ("Open {0}", "Apri.", DIAGONAL, "Apri {0}."),
-        ("Done. {0}", "Fatto.", DIAGONAL, "Fatto. {0}"),
         ("See '{0}' and (%s)!", "Vedi e!", [(0, 0), (1, 1)], "Vedi '{0}' e (%s)!"),
         # words without links: the next neighbour that has one, else the end or the beginning
         ("Open the {0} now", "Apri ora", [(0, 0)], "Apri {0} ora"),
-        ("Open {0}", "Apri tutto", [], "Apri tutto {0}"),
-        ("{0}: open", "Apri", [], "{0} Apri"),
+        ("Open {0} now", "Apri tutto", [], "Apri tutto {0}"),
         ("l'{0} x", "l' x", [(0, 0), (1, 1)], "l'{0} x"),
+        # items without a name stay in their order, the others do not
+        ("%s of %d cats", "gatti di", [(0, 1), (1, 0)], "gatti %s di %d"),
+        ("The {0} cats of {1} dogs", "cani i gatti", [(0, 1), (2, 0)], "cani {1} i {0} gatti"),
+        # pairs are around the run of words with most links
+        ("the <b>red</b> house", "la casa rossa", [(0, 0), (1, 2), (2, 1)], "la casa <b>rossa</b>"),
+        ("<b>Note:</b> it rains.", "Nota: piove.", [(0, 0), (2, 1)], "<b>Nota:</b> piove."),
+        ("a <b><i>b</i> c</b> d", "d c b a", [(3, 0), (2, 1), (1, 2), (0, 3)], "d <b>c <i>b</i></b> a"),
+        ("See <a href='x>y'>this</a>.", "Vedi questo.", [], "Vedi <a href='x>y'>questo</a>."),
+        ("Get <b>all {0}</b> now", "Ora tutto", [(1, 1), (2, 0)], "Ora <b>tutto {0}</b>"),
+        ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
+        ("打开{0}吗", "Apri ora", [(1, 0), (2, 1)], "Apri {0} ora"),
     ],
 )
 def test_items_are_placed_by_hand(line: str, text: str, links: Links, expected: str) -> None:
-    rest, phrases = cut_items(line)
-    assert place(text, phrases, rest, links) == expected
+    assert str(place(read(line), text, links, spaced=True)) == expected
 
 
 def test_chinese_items_have_no_spaces() -> None:
-    line, phrases = cut_items("Open {0} and {1}.")
-    assert place("打开和。", phrases, line, [(0, 0), (0, 1), (1, 2), (2, 3)], spaced=False) == "打开{0}和{1}。"
+    links = [(0, 0), (0, 1), (1, 2), (2, 3)]
+    assert str(place(read("Open {0} and {1}."), "打开和。", links, spaced=False)) == "打开{0}和{1}。"
+
+
+@given(LINES, st.sampled_from(["", "uno", "uno due, tre. quattro", "我们两"]), st.booleans(), st.data())
+def test_every_item_is_placed_once_in_order_and_nested(
+    line: Line, text: str, spaced: bool, data: st.DataObject
+) -> None:
+    links = data.draw(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)))) if text else []
+    placed = place(line, text, [(i, j) for i, j in links if j < len(words(text))], spaced)
+    assert Counter(placed.items) == Counter(line.items)
+    kept = [[item for item in each.items if not item.is_named and item.role == "single"] for each in (line, placed)]
+    assert kept[0] == kept[1]
+    assert "".join(re.sub("\ufffc", "", placed.text).split()) == "".join(text.split())
+    if is_nested(line):
+        assert is_nested(placed)
+
+
+def is_nested(line: Line) -> bool:
+    try:
+        ElementTree.fromstring(f"<text>{''.join(item.text for item in line.items)}</text>")
+    except ElementTree.ParseError:
+        return False
+    return True
+
+
+@given(LINES_WITH_ITEMS)
+def test_items_return_to_a_line_that_is_its_own_translation(text: str) -> None:
+    before, core, after = edges(read(text))
+    bare = without_items(core)[0]
+    links = [(i, i) for i in range(len(words(bare)))]
+    assert normalize(str(joined([before, place(core, bare, links, spaced=True), after]))) == text
+
+
+def test_many_nested_pairs_are_placed() -> None:
+    line = read("a " + "<b>" * 3000 + "cat" + "</b>" * 3000 + " b")
+    assert Counter(place(line, "x gatto y", DIAGONAL, spaced=True).items) == Counter(line.items)
+    assert joined(edges(line)) == line
+
+
+LINKS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
+
+
+@given(LINKS, st.integers(0, 5), st.integers(0, 5))
+def test_pair_is_around_the_run_of_words_with_most_links(links: Links, one: int, other: int) -> None:
+    """Compared with all runs: a link from a word inside counts 1, a link from another word -1."""
+    first, last = min(one, other), max(one, other)
+    letters = list("abcdef")
+    source = " ".join([*letters[:first], f"<b>{' '.join(letters[first : last + 1])}</b>", *letters[last + 1 :]])
+    placed = str(place(read(source), " ".join(letters), links, spaced=True))
+
+    def links_of(run: tuple[int, int]) -> int:
+        return sum(1 if first <= i <= last else -1 for i, j in links if run[0] <= j <= run[1])
+
+    best = max(map(links_of, combinations_with_replacement(range(6), 2)))
+    start = placed.index("<b>") // 2
+    end = placed.replace("<b>", "").index("</b>") // 2
+    if best > 0 and last - first < 5:
+        assert links_of((start, end)) == best
+    else:
+        assert start == first
 
 
 @pytest.mark.parametrize(
@@ -96,34 +204,13 @@ def test_terms_replace_the_words_aligned_with_theirs(
     line: str, term: str, text: str, links: Links, expected: str
 ) -> None:
     start = line.index("wine")
-    spaced = term.isascii()
-    assert place(text, [Phrase(term, start, start + 4)], line, links, spaced) == expected
+    assert place_terms(text, [Term(term, start, start + 4)], line, links) == expected
 
 
-def test_phrases_follow_the_prefix() -> None:
-    line, phrases = cut_items("Open {0} now")
-    assert place("Ora apri subito", phrases, line, [(0, 0), (1, 2)], begin=8) == "Ora apri {0} subito"
-    wine = [Phrase("vino", 0, 4)]
-    assert place("Acqua e pane", wine, "wine and bread", DIAGONAL, begin=5) == "Acqua vino e pane"
-
-
-@given(st.lists(st.sampled_from([*PROTECTED_ITEMS, "cat", "moon,", "mat"]), max_size=8).map(" ".join))
-def test_items_return_to_a_line_that_is_its_own_translation(line: str) -> None:
-    rest, phrases = cut_items(line)
-    links = [(i, i) for i in range(len(words(rest)))]
-    assert normalize(place(rest, phrases, rest, links)) == line
-
-
-@given(LINES_WITH_ITEMS, st.lists(st.sampled_from(["il", "gatto,", "luna", "mai."]), max_size=5), st.data())
-def test_every_item_is_placed_once_between_unchanged_words(line: str, target: list[str], data: st.DataObject) -> None:
-    rest, phrases = cut_items(line)
-    pairs = st.tuples(st.integers(0, max(0, len(words(rest)) - 1)), st.integers(0, max(0, len(target) - 1)))
-    links = data.draw(st.lists(pairs, max_size=6)) if rest and target else []
-    placed = place(" ".join(target), phrases, rest, links)
-    assert Counter(item.text for item in items(placed)) == Counter(item.text for item in items(line))
-    for phrase in phrases:
-        placed = placed.replace(phrase.text, "", 1)
-    assert "".join(placed.split()) == "".join(target)
+def test_items_and_terms_follow_the_prefix() -> None:
+    placed = place(read("Open {0} now"), "Ora apri subito", [(0, 0), (1, 2)], spaced=True, begin=8)
+    assert str(placed) == "Ora apri {0} subito"
+    assert place_terms("Acqua e pane", [Term("vino", 0, 4)], "wine and bread", DIAGONAL, 5) == "Acqua vino e pane"
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +243,7 @@ def test_translations_contain_target_terms_exactly(translator: Translator, targe
     assert not any(any(one.diff) for one in found)
 
 
-def test_only_lines_without_their_items_are_searched_again(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_sentence_is_searched_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     search = engine.search
 
@@ -167,12 +252,8 @@ def test_only_lines_without_their_items_are_searched_again(
         return search(decoder, source, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(engine, "search", counting)
-    list(translator.translate(["the cat", "the moon {0}", "a mat"]))
+    list(translator.translate(["the cat", "the moon {0} sleeps", "a mat. The cat!", "{1} %s", "12:30 -", "the cat"]))
     assert sum(searched) == 4
-    searched.clear()
-    unprotected = translator.options(overrides=["decode.protect=false"])
-    list(translator.translate(["the cat", "the moon {0}", "a mat"], unprotected))
-    assert sum(searched) == 3
 
 
 def test_translation_of_a_line_does_not_depend_on_the_others(translator: Translator) -> None:
@@ -204,12 +285,13 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
     line, searched = "the cat and the big cat", list[str]()
     plain = Alternative("la micia e la grande micia", -1.0)
     texts = {plain.text: -1.0, "lo gatto e il gattone": -99.0, "il gatto e il gattone": log_prob}
-    segment = Segment(line, line, [], "", line, found=[Alternative(text, 0.0) for text in list(texts)[1:]])
+    found = [Alternative(text, 0.0) for text in list(texts)[1:]]
+    unit = Unit(Line(""), Line(line), Line(""), Line(""), line, found)
 
-    def search(segments: list[Segment], _: TranslateOptions) -> None:
-        for one in segments:
-            searched.append(one.prefix)
-            one.found = [Alternative(f"{one.prefix} ed il gattone", -8.0 if one.prefix == "il gatto" else -50.0)]
+    def search(units: list[Unit], _: TranslateOptions) -> None:
+        for one in units:
+            searched.append(one.begin)
+            one.found = [Alternative(f"{one.begin} ed il gattone", -8.0 if one.begin == "il gatto" else -50.0)]
 
     monkeypatch.setattr(translator, "_search", search)
     monkeypatch.setattr(
@@ -217,8 +299,8 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
         "force",
         lambda pairs, _: [Forced([texts[text]], np.zeros((0, 0, 0), np.float32)) for _, text in pairs],
     )
-    translator._choose_by_terms([(segment, plain)], options_for({"cat": "gatto"}))
-    assert segment.found == expected
+    translator._choose_by_terms([(unit, plain)], options_for({"cat": "gatto"}))
+    assert unit.found == expected
     assert searched == (["lo gatto", "il gatto"] if log_prob > -20 else [])
 
 
@@ -242,17 +324,17 @@ def test_typography_does_not_change_terms_and_items() -> None:
 
 def test_diff_lists_missing_and_surplus_content() -> None:
     options = options_for({"cat": "gatto"})
-    line = "The cat {0} in 1984"
-    assert options.diff(line, "Il gatto {0} nel 1984") == NO_DIFF
-    assert options.diff(line, "Il {1} nel 1984") == (("{0}", "gatto"), ("{1}",))
-    assert options.diff(line, "Il gatto {0}").missing == ("1984",)
-    assert options_for({"cat": "gatto"}, protect=False).diff(line, "x") == (("gatto",), ())
+    line = read("The cat {0} in &1984")
+    assert options.diff(line, read("Il gatto {0} nel &1984")) == NO_DIFF
+    assert options.diff(line, read("Il {0} nel &1984 &o")) == (("gatto",), ("&",))
+    assert options.diff(line, read("Il gatto {0}")).missing == ("&", "1984")
+    assert options_for({"cat": "gatto"}, protect=False).diff(line, Line("x")) == (("gatto",), ())
 
 
 def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """A random model does not know 1984."""
     translator = Translator(spelling_model())
-    output, lines = io.BytesIO(), LineInput(io.BytesIO(b"the cat\n1984\n" * 11))
+    output, lines = io.BytesIO(), LineInput(io.BytesIO(b"the cat\nin 1984\n" * 11))
     translate_stream(translator, lines, StreamOutput(output), translator.options(), True, Console())
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [one.get("missing") for one in found] == [None, ["1984"]] * 11
@@ -263,7 +345,7 @@ def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pyt
 
 def test_warning_after_resuming_concerns_later_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     translator = Translator(spelling_model())
-    output, lines = StreamOutput(io.BytesIO()), LineInput(io.BytesIO(b"the cat\n1984\n"))
+    output, lines = StreamOutput(io.BytesIO()), LineInput(io.BytesIO(b"the cat\nin 1984\n"))
     output.lines = 3  # as after resuming
     output.remaining = lambda lines: lines  # type: ignore[method-assign]
     translate_stream(translator, lines, output, translator.options(), False, Console())

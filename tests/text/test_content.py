@@ -1,0 +1,60 @@
+"""Differences in content of given translations: items, accelerators, numbers."""
+
+import pytest
+
+from nmt.text.content import accelerators, compare, lost_numbers, without_items
+
+ITEMS = ["{0}", "{ -brand }", "%s", "%1$d", "$name", "&amp;", "<b>", "</b>", '<a href="{ $url }">', "a@b.org", "😀"]
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_missing_and_surplus_items_by_hand(item: str) -> None:
+    assert compare(f"a {item} b {item} c", f"x {item} y").missing == (item,)
+    assert compare(f"a {item} b", f"x {item} y {item}").surplus == (item,)
+    assert compare(f"a '{item}' b", f"“{item}”. x") == ((), ())
+    assert without_items(f"a {item} b") == "a   b"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "missing", "surplus"),
+    [
+        ("&File", "&Datei", (), ()),
+        ("&File", "文件(&F)", (), ()),
+        ("Save &as… (R&D, A && B, &amp;)", "Salva come (R&D, A && B, &amp;)", ("&",), ()),
+        (r"One\ntwo\t", r"Uno\n due", ("\\t",), ()),
+        ("Run `git log`.", "Esegui questo.", ("`git log`",), ()),
+        ("{n, plural, one {# file} other {# files}}", "{n, plural, other {# 个文件}}", (), ()),
+        ("{n, plural, one {# file} other {# files}}", "# file", ("{n, plural,",), ()),
+    ],
+)
+def test_accelerators_escapes_code_and_arguments_are_compared(
+    source: str, text: str, missing: tuple[str, ...], surplus: tuple[str, ...]
+) -> None:
+    assert compare(source, text) == (missing, surplus)
+    assert accelerators(source, source) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "lost"),
+    [
+        ("It cost 1,000.50 in 1984", "Costava 1.000,50 nel 1984", []),
+        ("130 dogs, 130 cats", "130 cani", ["130"]),
+        ("13 dogs at 10:30", "tredici cani", []),
+        ("{150} and https://x.org/990", "nulla", []),
+        ("agents 007 and 00013, 0", "agenti", []),
+        ("7" * 100_000, "sette", ["7" * 100_000]),  # more digits than Python converts to an integer
+        ("1," * 100_000, "x", ["1," * 99_999 + "1"]),
+        ("$300.00", "300美元", []),
+        ("55,000 fans", "55 000 tifosi", []),
+        ("12306网站", "the site 12306", []),
+        # magnitudes and numerals, on either side
+        ("1.5 million", "150万", []),
+        ("200亿元", "20 billion yuan", []),
+        ("in 1984 200 people", "nel 1984 duecento persone", []),
+        ("in 1984", "一九八四年", []),
+        ("at 10:00 in the centre", "in centro", []),
+        ("a Milan, 1984", "in Milan", ["1984"]),
+    ],
+)
+def test_lost_numbers_of_examples(source: str, text: str, lost: list[str]) -> None:
+    assert lost_numbers(source, text) == lost

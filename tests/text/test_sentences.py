@@ -1,0 +1,86 @@
+"""Sentences of a line, and parts of long ones."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.text.items import ITEM, Line, joined, read
+from nmt.text.sentences import sentences, units
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+TEXT = st.lists(
+    st.sampled_from(
+        [*"aB .!?,;:—…\t\"')1", *"。！，、”中文", "\u3000", "\u0301", "\u200d", "😀", "{0}", "<br>", "</b>"]
+    )
+).map("".join)
+
+
+@given(TEXT | st.text(), st.integers(1, 12), st.sampled_from(["en", "it", "zh", "xx"]))
+def test_units_join_to_the_line_fit_the_limit_and_end_at_breaks(text: str, limit: int, language: str) -> None:
+    line = read(text)
+    found = units(line, limit, len, language)
+    assert joined(found) == line
+    assert all(len(unit.text) <= limit for unit in found)
+    assert not any(item.role == "break" for unit in found for item in unit.items[:-1])
+    assert all(unit.text.endswith(ITEM) for unit in found if unit.items and unit.items[-1].role == "break")
+
+
+@given(st.text(st.sampled_from("aB .!?,;\"'")), st.integers(1, 5))
+def test_units_do_not_split_words(text: str, limit: int) -> None:
+    found = [unit.text for unit in units(Line(text), limit, count_words, "en")]
+    assert [word for unit in found for word in re.findall(r"\w+", unit)] == re.findall(r"\w+", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I know Tom. Where is the station?", ["I know Tom. ", "Where is the station?"]),
+        ("Yes. Hi. Go! Bob. Really?! OK", ["Yes. ", "Hi. ", "Go! ", "Bob. ", "Really?! ", "OK"]),
+        ("Mr. Smith met J. S. Bach, e.g. at 3 p.m. in May.", ["Mr. Smith met J. S. Bach, e.g. at 3 p.m. in May."]),
+        ("See https://b.org/a. It is v1.2.3 of a.org.", ["See https://b.org/a. ", "It is v1.2.3 of a.org."]),
+        ("I like coffee.<br>Where is it?", ["I like coffee.", "<br>", "Where is it?"]),
+        ("<b>One.</b> Two {0}.", ["<b>One.", "</b> Two {0}."]),
+        ("Name | Address", ["Name |", " Address"]),
+        ("今天下雨。我们在家！“走吧。”", ["今天下雨。", "我们在家！", "“走吧。”"]),
+    ],
+)  # fmt: skip
+def test_sentences_of_examples(text: str, expected: list[str]) -> None:
+    language = "en" if text.isascii() else "zh"
+    assert [str(unit) for unit in units(read(text), 100, count_words, language)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("one two, three four, five six", 4, ["one two, ", "three four, five six"]),
+        ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
+        ("see {a b c d} and {e f} now", 2, ["see {a b c d} ", "and {e f} now"]),
+        ("今天下雨，我们在家，看书、写字。", 10, ["今天下雨，我们在家，", "看书、写字。"]),
+        ("我们都很喜欢它", 4, ["我们都", "很喜欢它"]),
+    ],
+)
+def test_long_sentences_are_halved(text: str, limit: int, expected: list[str]) -> None:
+    count = count_words if " " in text else len
+    assert [str(unit) for unit in units(read(text), limit, count, "en")] == expected
+
+
+@given(st.integers(1, 300), st.integers(2, 20))
+def test_a_long_clause_leaves_no_short_part(length: int, limit: int) -> None:
+    found = units(Line(" ".join(["word"] * length)), limit, count_words, "en")
+    assert min(count_words(unit.text) for unit in found) >= min(length, limit // 2)
+
+
+@pytest.mark.parametrize("unit", ["a", ".", ", ", "。", "\u0301", "—", ". ", ".)", "A. ", "…", "'\" .", "“a.” ", ITEM])
+def test_repeated_characters_take_linear_time(unit: str) -> None:
+    text = (unit * 400_000)[:400_000]
+    started = time.process_time()
+    assert "".join(sentences(text, "en")) == text
+    assert "".join(part.text for part in units(read(text[:100_000]), 200, len, "en")) == text[:100_000]
+    assert time.process_time() - started < 6
