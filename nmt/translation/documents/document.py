@@ -168,7 +168,7 @@ class Edits:
         self._replacements: list[tuple[int, int, str]] = []
 
     def replace(self, start: int, end: int, text: str) -> None:
-        """Replace a span; texts for one position are inserted in the order of the calls."""
+        """Replace a span, with what was replaced in it; texts for one position are inserted in the order of calls."""
         self._replacements.append((start, end, text))
 
     def entry(self, line: Line, start: int, end: int, form: Callable[[Line], str] = str, place: str = "") -> Entry:
@@ -187,8 +187,9 @@ class Edits:
         """Return the file with the replacements."""
         parts, position = list[str](), 0
         for start, end, replacement in sorted(self._replacements, key=lambda one: one[:2]):
-            parts += [self.content.text[position:start], replacement]
-            position = end
+            if start >= position:
+                parts += [self.content.text[position:start], replacement]
+                position = end
         return self.content.encode("".join([*parts, self.content.text[position:]]))
 
 

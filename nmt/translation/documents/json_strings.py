@@ -17,7 +17,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _METADATA = ("@", "$")
 # The last words of keys whose strings a program reads; a label under such a key begins with a capital or has a space.
 _RESERVED = re.compile(
-    r"(?:.*[_.-])?(?:id|uuid|class|classname|type|href|url|uri|src|key|slug|icon|colou?r|locale|lang|language|dir|format)",
+    r"(?:.*[_.-])?(?:id|uuid|class|class_?name|type|href|url|uri|src|key|slug|icon|colou?r|locale|lang|language|dir|format)",
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -25,6 +25,7 @@ def read_key_values(content: Content, options: ReadOptions) -> Document:
     `{0}`, apostrophes are doubled.
     """
     is_java, edits, entries = options.format == "properties", Edits(content), list[Entry]()
+    is_ascii = content.text.isascii() or content.encoding == "latin-1"
     for match in (_PROPERTY if is_java else _STRING).finditer(content.text):
         if match["value"] is None:
             continue
@@ -34,7 +35,7 @@ def read_key_values(content: Content, options: ReadOptions) -> Document:
         line = read_text(text.replace("''", "'") if is_message else text)
 
         def form(line: Line, is_message: bool = is_message) -> str:
-            return _escaped(str(line).replace("'", "''") if is_message else str(line), is_java, content.text.isascii())
+            return _escaped(str(line).replace("'", "''") if is_message else str(line), is_java, is_ascii)
 
         entries.append(edits.entry(line, *match.span("value"), form))
     return Document(content.name, entries, edits.encoded)

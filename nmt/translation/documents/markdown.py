@@ -32,15 +32,19 @@ def read_markdown(content: Content, _: ReadOptions) -> Document:
     for block in blocks:
         if block.type != "inline" or block.map is None or not block.content:
             continue
-        lines, cursor, spans = block.content.split("\n"), max(cursor, starts[block.map[0]]), list[tuple[int, int]]()
-        for number, line in enumerate(lines):
-            start = text.find(line, max(cursor, starts[min(block.map[0] + number, len(starts) - 1)]))
-            if start < 0:  # a cell with an escaped bar
-                break
-            cursor = start + len(line)
-            spans.append((start, cursor))
-        if len(spans) == len(lines):
-            entries.append(edits.entry(_line(block.content), spans[0][0], spans[-1][1], lambda line: formed(line, str)))
+        cursor, spans = max(cursor, starts[block.map[0]]), list[tuple[int, int]]()
+        for number, line in enumerate(block.content.split("\n"), block.map[0]):
+            cursor = max(cursor, starts[min(number, len(starts) - 1)])
+            found = re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(
+                text, cursor
+            )  # a bar in a cell is escaped
+            if found is None:
+                raise content.error(cursor, "found no text where Markdown should have one; please report this file")
+            spans.append(found.span())
+            cursor = found.end()
+        start, end = spans[0][0], spans[-1][1]
+        together = _line("\n".join(text[first:last] for first, last in spans))
+        entries.append(edits.entry(together, start, end, lambda line: formed(line, str)))
     return Document(content.name, entries, edits.encoded)
 
 

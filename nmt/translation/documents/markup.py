@@ -4,7 +4,7 @@ Tags are found by a pattern and nothing is parsed into a tree, so that damaged m
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape, unescape
 from typing import NamedTuple
@@ -21,52 +21,70 @@ from nmt.translation.documents.document import (
     read_coded,
 )
 
-# A comment, CDATA, a tag, or the start of a damaged one.
+# A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays.
 _CODE = re.compile(
-    r"<!--(?s:.*?)-->|<!\[CDATA\[(?s:.*?)\]\]>|<%(?s:.*?)%>|<\?(?s:.*?)\?>"
+    r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&(?:nbsp|#160|shy);"
     r"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>|<[A-Za-z/!?%][^<>]*>?"
 )
 _ATTRIBUTE = re.compile(r"([^\s=/\"'<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
 _ATTRIBUTES = {"alt", "title", "placeholder", "aria-label"}
 _DESCRIPTION = re.compile(r"<meta\s[^>]*=[\"']?(?:og:|twitter:)?(?:description|title)\b", re.IGNORECASE)
 # Elements inside a sentence; all others end one.
-_INLINE = {
-    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "del", "dfn", "em", "font", "i", "img", "ins", "mark", "q", "s",
-    "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "wbr",
-}  # fmt: skip
-_VOID = {"img", "wbr", "br"}
-_RAW = {"script", "style", "textarea"}
-# Elements whose content stays; those of the second line are inside a sentence.
-_KEPT_BLOCKS = {"pre", "svg", "math", "noscript", "template", "object", *_RAW}
-_KEPT_INLINE = {"code", "kbd", "samp", "var", "xliff:g"}
+_INLINE = (
+    *(
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "bdo",
+        "big",
+        "br",
+        "cite",
+        "code",
+        "del",
+        "dfn",
+        "em",
+        "font",
+        "i",
+        "img",
+        "ins",
+        "kbd",
+    ),
+    *("mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr"),
+)
+_VOID, _RAW = {"img", "wbr", "br"}, {"script", "style", "textarea"}
+# Elements whose content stays.
+_KEPT = {"pre", "svg", "math", "noscript", "template", "object", "code", "kbd", "samp", "var", "xliff:g", *_RAW}
 _NOT_TRANSLATED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|\sclass\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE)
 
 
 class _Piece(NamedTuple):
-    """A text, or with `item` a tag, or an element that stays; `ends_text` if it is no part of a sentence."""
+    """A text, or with `item` a tag, or an element that stays, whose item has no name."""
 
     start: int
     end: int
+    element: str = ""
     item: Item | None = None
-    ends_text: bool = False
 
 
-def _pieces(text: str, inline: set[str] | None) -> Iterator[_Piece]:
-    """Yield the pieces of a document; `inline` are the elements inside a sentence, None for all."""
+def _pieces(text: str) -> Iterator[_Piece]:
+    """Yield the pieces of a document."""
     position, unclosed = 0, set[str]()
     while match := _CODE.search(text, position):
         if position < match.start():
             yield _Piece(position, match.start())
         name, position = (match["name"] or "").lower(), match.end()
-        kept = name in _KEPT_BLOCKS | _KEPT_INLINE or _NOT_TRANSLATED.search(match[0])
-        if kept and not match["closes"] and not match[0].endswith("/>") and name not in _VOID | unclosed:
-            position = _element_end(text, name, position) or position
-            unclosed |= {name} if position == match.end() else set()
+        is_pair = name and name not in _VOID and not match[0].endswith("/>")
         role: Role = "break" if name == "br" else "single"
-        if name and position == match.end() and name not in _VOID and not match[0].endswith("/>"):
+        if is_pair:
             role = "closing" if match["closes"] else "opening"
-        inside = inline is None or name in inline | _KEPT_INLINE | {"", "br"}
-        yield _Piece(match.start(), position, Item(text[match.start() : position], role, name), not inside)
+        if role == "opening" and (name in _KEPT or _NOT_TRANSLATED.search(match[0])) and name not in unclosed:
+            if end := _element_end(text, name, position):
+                position, role = end, "single"
+            else:
+                unclosed.add(name)
+        item = Item(text[match.start() : position], role, name if position == match.end() else "")
+        yield _Piece(match.start(), position, name, item)
     yield _Piece(position, len(text))
 
 
@@ -82,69 +100,46 @@ def _element_end(text: str, name: str, start: int) -> int | None:
 
 def read_html(content: Content, _: ReadOptions) -> Document:
     """Find the texts of elements that are no part of a sentence, and of the attributes that people read."""
-    edits, entries, run = Edits(content), list[Entry](), list[_Piece]()
-    for piece in _pieces(content.text, _INLINE):
-        if not piece.ends_text:
+    edits, entries, run, changed = Edits(content), list[Entry](), list[_Piece](), dict[str, str]()
+    for piece in (*_pieces(content.text), _Piece(len(content.text), len(content.text), "end")):
+        entries += _attributes(edits, piece, changed)
+        if piece.element in _INLINE or not piece.element:
             run.append(piece)
             continue
-        entries += _texts(edits, run)
-        entries += _attributes(edits, piece, None)
+        if line := _line(content.text, run, lambda text: read(unescape(text))):
+            raw = content.text[run[0].start : run[-1].end]
+            start = run[0].start + len(raw) - len(raw.lstrip())
+            entries.append(edits.entry(line, start, start + len(raw.strip()), partial(_formed, changed=changed)))
         run = []
-    return Document(content.name, [*entries, *_texts(edits, run)], edits.encoded)
+    return Document(content.name, entries, edits.encoded)
 
 
-def _texts(edits: Edits, run: Sequence[_Piece]) -> list[Entry]:
-    """Return the entries of a text and of the attributes in it."""
-    text = edits.content.text
-    ends = [index for index, piece in enumerate(run) if piece.item or not text[piece.start : piece.end].isspace()]
-    run = run[ends[0] : ends[-1] + 1] if ends else []
-    if not run:
-        return []
-    raw = [text[piece.start : piece.end] for piece in run]
-    start = run[0].start + len(raw[0]) - len(raw[0].lstrip())
-    end = run[-1].end - len(raw[-1]) + len(raw[-1].rstrip())
-    raw[0], raw[-1] = raw[0].lstrip(), raw[-1].rstrip() if len(raw) > 1 else raw[0].strip()
-    line = joined(
-        code_line(piece.item) if piece.item else read(re.sub(r"\s+", " ", unescape(part)))
-        for piece, part in zip(run, raw, strict=True)
-    )
-    if not any(map(str.isalpha, line.text)):
-        return [entry for piece in run for entry in _attributes(edits, piece, None)]
-    changed = dict[str, str]()  # tags, by what they were
-
-    def write(translation: Line) -> None:
-        items = tuple(item._replace(text=changed.get(item.text, item.text)) for item in translation.items)
-        if translation != line or items != translation.items:
-            edits.replace(start, end, formed(Line(translation.text, items), partial(escape, quote=False)))
-
-    place = f"line {edits.content.line_number(start):,}"
-    return [*(entry for piece in run for entry in _attributes(edits, piece, changed)), Entry(line, place, write)]
+def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) -> Line | None:
+    """Return the text of pieces; None if it has no letter."""
+    parts = (piece.item or re.sub(r"\s+", " ", text[piece.start : piece.end]) for piece in run)
+    line = joined(read_part(part) if isinstance(part, str) else code_line(part) for part in parts)
+    return line._replace(text=line.text.strip()) if any(map(str.isalpha, line.text)) else None
 
 
-def _attributes(edits: Edits, piece: _Piece, changed: dict[str, str] | None) -> Iterator[Entry]:
-    """Yield the entries of the attributes of a tag; `changed` gets the tag if it is inside a text."""
-    tag = piece.item.text if piece.item else ""
-    is_tag = piece.item is not None and piece.item.name and piece.item.role != "closing"
-    for match in _ATTRIBUTE.finditer(tag, 0, tag.find(">") if piece.item and piece.item.name in _RAW else len(tag)):
-        name, value = match[1].lower(), match[2][1:-1]
-        if not is_tag or name not in (_ATTRIBUTES | {"content"} if _DESCRIPTION.match(tag) else _ATTRIBUTES):
-            continue
-        line = read(re.sub(r"\s+", " ", unescape(value)))
-        entry = edits.entry(line, piece.start + match.start(2) + 1, piece.start + match.end(2) - 1, _attribute)
-        if changed is not None:
-
-            def write(translation: Line, line: Line = line, value: str = match[2]) -> None:
-                if translation == line:
-                    return
-                before = changed.get(tag, tag)
-                changed[tag] = before.replace(value, f"{value[0]}{_attribute(translation)}{value[0]}", 1)
-
-            entry = entry._replace(write=write)
-        yield entry
+def _formed(line: Line, changed: dict[str, str]) -> str:
+    """Return a translation as HTML, in which tags may have changed."""
+    items = tuple(item._replace(text=changed.get(item.text, item.text)) for item in line.items)
+    return formed(line._replace(items=items), partial(escape, quote=False))
 
 
-def _attribute(line: Line) -> str:
-    return escape(str(line))
+def _attributes(edits: Edits, piece: _Piece, changed: dict[str, str]) -> Iterator[Entry]:
+    """Yield the entries of the attributes of a tag; `changed` gets the tag with the translations."""
+    tag = piece.item.text if piece.item and piece.item.name else ""
+    names = _ATTRIBUTES | {"content"} if _DESCRIPTION.match(tag) else _ATTRIBUTES
+    for match in _ATTRIBUTE.finditer(tag):
+
+        def form(line: Line, value: str = match[2]) -> str:
+            changed[tag] = changed.get(tag, tag).replace(value, f"{value[0]}{escape(str(line))}{value[0]}", 1)
+            return escape(str(line))
+
+        if match[1].lower() in names:
+            start = piece.start + match.start(2) + 1
+            yield edits.entry(read(unescape(match[2][1:-1])), start, start + len(match[2]) - 2, form)
 
 
 _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style", "array", "integer-array"}
@@ -154,30 +149,24 @@ _ANDROID_CODE = re.compile(r"(\\[^\"'\\]|\\\\)")
 def read_android(content: Content, _: ReadOptions) -> Document:
     """Find the strings of Android's resources, also of arrays and plurals, but those with `translatable="false"`."""
     edits, entries, run, parent, is_text = Edits(content), list[Entry](), list[_Piece](), "", False
-    kept = list[str]()
-    for piece in _pieces(content.text, None):
-        item = piece.item
-        if item is None or item.name not in _RESOURCES:
+    for piece in _pieces(content.text):
+        if piece.item is None or piece.element not in _RESOURCES:
             run.append(piece)
             continue
-        if is_text and run and item.role == "closing":
-            start, end = run[0].start, run[-1].end
-            line = joined(
-                code_line(one.item) if one.item else _android_text(content.text[one.start : one.end]) for one in run
-            )
-            if any(one.item and one.item.text.startswith("<![CDATA[") for one in run):
-                kept.append(f"line {content.line_number(start):,}")
-            entries.append(edits.entry(line, start, end, lambda line: formed(line, _android_escaped)))
-        parent = item.name if item.role == "opening" and item.name != "item" else parent
-        is_text = item.role == "opening" and 'translatable="false"' not in item.text
-        is_text = is_text and (item.name == "string" or (item.name == "item" and parent in ("string-array", "plurals")))
-        run = []
-    return Document(content.name, entries, edits.encoded, kept=("string with CDATA", kept))
+        if is_text and (line := _line(content.text, run, _android_text)):
+            entries.append(edits.entry(line, run[0].start, run[-1].end, partial(formed, escape=_android_escaped)))
+        is_opening, run = piece.item.role == "opening", []
+        parent = piece.element if is_opening and piece.element != "item" else parent
+        is_text = (
+            is_opening
+            and 'translatable="false"' not in piece.item.text
+            and (piece.element == "string" or (piece.element == "item" and parent in ("string-array", "plurals")))
+        )
+    return Document(content.name, entries, edits.encoded)
 
 
 def _android_text(text: str) -> Line:
-    spaced = re.sub(r"\s+", " ", unescape(text))
-    return read_coded(spaced, _ANDROID_CODE, lambda part: re.sub(r"\\([\"'])", r"\1", part))
+    return read_coded(unescape(text), _ANDROID_CODE, lambda part: re.sub(r"\\([\"'])", r"\1", part))
 
 
 def _android_escaped(text: str) -> str:

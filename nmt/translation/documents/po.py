@@ -15,9 +15,9 @@ _LINE = re.compile(
     r'\s*(?:#.*|(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)(?![\w\[])\s*)?"((?:[^"\\]|\\.)*)"\s*)?'
 )
 # Escapes that stay as they are: `\033[1m` with the code of a terminal that it begins.
-_CODES = re.compile(r"(\\(?:[0-7]{1,3}|x[\dA-Fa-f]{1,2}|[^ntr\"\\0-7x])(?:\[[\d;]*m)?)")
-_ESCAPE, _ESCAPED = re.compile(r"\\([ntr\"\\])"), {"n": "\n", "t": "\t", "r": "\r"}
-_UNESCAPED = {"\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_CODES = re.compile(r"(?<!\\)((?:\\\\)*\\(?:[0-7]{1,3}|x[\dA-Fa-f]{1,2}|u[\dA-Fa-f]{4}|[^nr\"\\0-7xu])(?:\[[\d;]*m)?)")
+_ESCAPE, _ESCAPED = re.compile(r"\\([nr\"\\])"), {"n": "\n", "r": "\r"}
+_UNESCAPED = {"\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _MOST_FORMS = 20  # Arabic has 6
 
 
@@ -54,6 +54,8 @@ def read_po(content: Content, options: ReadOptions) -> Document:
                 raise content.error(start, f"nplurals={count}, expected at most {_MOST_FORMS}")
         elif not any(message[keyword].string for keyword in forms):
             number = 1 if plural is None else count or len(forms)
+            for keyword in forms[number:]:  # as many as the template has
+                edits.replace(message[forms[forms.index(keyword) - 1]].end, message[keyword].end, "")
             for form in range(number):
                 text = msgid if plural is None or (form == 0 and number > 1) else plural.string
                 line = read_coded(
@@ -97,7 +99,7 @@ def _messages(content: Content) -> list[_Message]:
 def _write(edits: Edits, message: _Message, keyword: str, translation: Line) -> None:
     """Put a translation into a message, which becomes fuzzy with its first one."""
     end = edits.content.line_end
-    text = formed(translation, lambda part: re.sub(r"[\t\r\"\\]", lambda one: _UNESCAPED[one[0]], part))
+    text = formed(translation, lambda part: re.sub(r"[\r\"\\]", lambda one: _UNESCAPED[one[0]], part))
     *lines, last = text.split("\n")
     strings = [f'"{line}\\n"' for line in lines] + [f'"{last}"'] * (last != "" or not lines)
     if len(strings) > 1:

@@ -80,8 +80,11 @@ def _by_content(start: bytes) -> str | None:
         return found
     lines = [re.sub('"[^"]*"', "", line) for line in text.split("\n")[:-1][:_TABLE_LINES] if line.strip()]
     for separator in "\t,;|" if len(lines) >= _LEAST_TABLE_LINES else "":
-        # in prose, a space or a digit follows
-        in_prose = any(re.search(rf"{re.escape(separator)}[ \d]", line) for line in lines) and separator != "\t"
+        # in prose a space follows, in numbers three digits
+        number = rf"{re.escape(separator)}(?: |\d{{3}}(?!\d))"
+        in_prose = separator != "\t" and (
+            not re.search(r"[^\W\d]", lines[0]) or any(re.search(number, one) for one in lines)
+        )
         counts = {line.count(separator) for line in lines}
         if len(counts) == 1 and counts != {0} and not in_prose:
             return "tsv" if separator == "\t" else "csv"

@@ -11,7 +11,14 @@ from nmt.translation.documents.document import Content, Edits
 
 @pytest.mark.parametrize(
     ("encoding", "declared"),
-    [("utf-8", None), ("utf-8-sig", None), ("utf-16", None), ("utf-32", None), ("utf-16", "latin-1"), ("latin-1", "l1")],
+    [
+        ("utf-8", None),
+        ("utf-8-sig", None),
+        ("utf-16", None),
+        ("utf-32", None),
+        ("utf-16", "latin-1"),
+        ("latin-1", "l1"),
+    ],
 )
 def test_content_is_written_as_it_was_read(encoding: str, declared: str | None) -> None:
     data = "è\r\nx\ry\n".encode(encoding)

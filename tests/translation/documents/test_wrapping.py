@@ -20,7 +20,9 @@ def test_lines_are_few_complete_and_balanced(words: list[str | Line], count: int
     assert len(lines) <= count
     assert "".join(map(str, lines)).replace(" ", "") == str(line).replace(" ", "")
     text = line.text.replace("\ufffc", "")
-    widths = [sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in str(part).replace("<i>", "")) for part in lines]
+    widths = [
+        sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in str(part).replace("<i>", "")) for part in lines
+    ]
     # no line is longer than an even share and the longest word
     assert max(widths) <= max(12, (len(text) + text.count("我们") * 2 + text.count("好。") * 2) / count + 7)
 
