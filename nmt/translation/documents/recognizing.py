@@ -15,8 +15,8 @@ _ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMAT
     ".arb": "json", ".pot": "po", ".xlf": "xliff", ".sdlxliff": "xliff", ".mxliff": "xliff", ".mqxliff": "xliff",
     ".ndjson": "jsonl", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".xml": "android",
 }  # fmt: skip
-# Endings of lines of text, beside codes of languages and numbers.
-_TEXT = re.compile(r"|\.(?:txt|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
+# Endings that lines of text may have, beside codes of languages and numbers.
+_TEXT = re.compile(r"|\.(?:txt|zip|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
 _STRING = r'"(?:[^"\\\r\n]|\\.)*+"'
 _OFFICE = "PDF, RTF or Office"
 # Others are found by their bytes that are not UTF-8.
