@@ -1,5 +1,6 @@
 """Files of a key and a text in each line: Java's .properties and Apple's .strings."""
 
+import json
 import re
 
 from nmt.text.items import Line
@@ -54,6 +55,5 @@ def _escaped(text: str, is_java: bool, only_ascii: bool) -> str:
     if not is_java:
         return text.replace('"', '\\"')
     if only_ascii:
-        units = (text.encode("utf-16-be")[i : i + 2] for i in range(0, 2 * len(text.encode("utf-16-be")) // 2, 2))
-        text = "".join(chr(code) if (code := int.from_bytes(unit)) < 128 else f"\\u{code:04x}" for unit in units)
+        text = re.sub(r"[^\0-\x7f]", lambda one: json.dumps(one[0])[1:-1], text)
     return re.sub(r"\A ", r"\\ ", text)

@@ -23,29 +23,26 @@ _CODE = re.compile(
 
 def read_markdown(content: Content, _: ReadOptions) -> Document:
     """Find the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
-    edits, entries, text = Edits(content), list[Entry](), content.text.replace("\0", "\ufffd")
+    edits, entries, kept, text, cursor = Edits(content), list[Entry](), list[str](), content.text, 0
     front = _FRONT_MATTER.match(text)
     hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
     starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
-    blocks = _parser().parse(hidden + (text[front.end() :] if front else text))
-    cursor = 0
-    for block in blocks:
+    for block in _parser().parse(hidden + text[len(front[0]) if front else 0 :]):
         if block.type != "inline" or block.map is None or not block.content:
             continue
-        cursor, spans = max(cursor, starts[block.map[0]]), list[tuple[int, int]]()
+        spans = list[tuple[int, int]]()
         for number, line in enumerate(block.content.split("\n"), block.map[0]):
             cursor = max(cursor, starts[min(number, len(starts) - 1)])
-            found = re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(
-                text, cursor
-            )  # a bar in a cell is escaped
-            if found is None:
-                raise content.error(cursor, "found no text where Markdown should have one; please report this file")
-            spans.append(found.span())
-            cursor = found.end()
-        start, end = spans[0][0], spans[-1][1]
-        together = _line("\n".join(text[first:last] for first, last in spans))
-        entries.append(edits.entry(together, start, end, lambda line: formed(line, str)))
-    return Document(content.name, entries, edits.encoded)
+            # a bar in a cell is escaped
+            if found := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor):
+                spans.append(found.span())
+                cursor = found.end()
+        if len(spans) > block.content.count("\n"):
+            together = _line("\n".join(text[first:last] for first, last in spans))
+            entries.append(edits.entry(together, spans[0][0], spans[-1][1], lambda line: formed(line, str)))
+        else:
+            kept.append(f"line {block.map[0] + 1:,}")
+    return Document(content.name, entries, edits.encoded, kept=("text that was not found", kept))
 
 
 @cache
@@ -56,11 +53,10 @@ def _parser() -> MarkdownIt:
 def _line(text: str) -> Line:
     """Return a text; links and emphasis are pairs."""
     parts, opened = list[Line](), list[Item]()
-    pieces = _CODE.split(text)
-    for index in range(0, len(pieces), 3):
-        parts.append(read(re.sub(r"\s+", " ", pieces[index])))
-        if index + 1 < len(pieces):
-            code = pieces[index + 1]
+    for index, code in enumerate(_CODE.split(text)):
+        if index % 3 == 0:
+            parts.append(read(re.sub(r"\s+", " ", code)))
+        elif index % 3 == 1:
             name = "[" if code[0] in "[]" else code
             item = Item(code, "break" if code.endswith("\n") else "single")
             if code == "[" or (name == code and code[0] in "*_~" and not any(one.name == name for one in opened)):

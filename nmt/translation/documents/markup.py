@@ -30,27 +30,9 @@ _ATTRIBUTE = re.compile(r"([^\s=/\"'<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
 _ATTRIBUTES = {"alt", "title", "placeholder", "aria-label"}
 _DESCRIPTION = re.compile(r"<meta\s[^>]*=[\"']?(?:og:|twitter:)?(?:description|title)\b", re.IGNORECASE)
 # Elements inside a sentence; all others end one.
-_INLINE = (
-    *(
-        "a",
-        "abbr",
-        "b",
-        "bdi",
-        "bdo",
-        "big",
-        "br",
-        "cite",
-        "code",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "img",
-        "ins",
-        "kbd",
-    ),
-    *("mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr"),
+_INLINE = re.compile(
+    "|abbr|bdi|bdo|big|br|cite|code|del|dfn|em|font|img|ins|kbd|mark|samp|small|span|strike|strong|sub|sup|time|tt|var|wbr"
+    "|[abiqsu]"
 )
 _VOID, _RAW = {"img", "wbr", "br"}, {"script", "style", "textarea"}
 # Elements whose content stays.
@@ -103,7 +85,7 @@ def read_html(content: Content, _: ReadOptions) -> Document:
     edits, entries, run, changed = Edits(content), list[Entry](), list[_Piece](), dict[str, str]()
     for piece in (*_pieces(content.text), _Piece(len(content.text), len(content.text), "end")):
         entries += _attributes(edits, piece, changed)
-        if piece.element in _INLINE or not piece.element:
+        if _INLINE.fullmatch(piece.element):
             run.append(piece)
             continue
         if line := _line(content.text, run, lambda text: read(unescape(text))):

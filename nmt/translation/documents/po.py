@@ -58,12 +58,14 @@ def read_po(content: Content, options: ReadOptions) -> Document:
                 edits.replace(message[forms[forms.index(keyword) - 1]].end, message[keyword].end, "")
             for form in range(number):
                 text = msgid if plural is None or (form == 0 and number > 1) else plural.string
-                line = read_coded(
-                    text, _CODES, lambda part: _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), part)
-                )
+                line = read_coded(text, _CODES, _unescaped)
                 write = partial(_write, edits, message, "msgstr" if plural is None else f"msgstr[{form}]")
                 entries.append(Entry(line, f"line {content.line_number(start):,}", write))
     return Document(content.name, entries, edits.encoded, "all messages have a translation already, which is kept")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), text)
 
 
 def _start(message: _Message) -> int:

@@ -79,13 +79,10 @@ def _by_content(start: bytes) -> str | None:
     if found := next((name for name, pattern in _CONTENT.items() if pattern.match(text)), None):
         return found
     lines = [re.sub('"[^"]*"', "", line) for line in text.split("\n")[:-1][:_TABLE_LINES] if line.strip()]
-    for separator in "\t,;|" if len(lines) >= _LEAST_TABLE_LINES else "":
-        # in prose a space follows, in numbers three digits
-        number = rf"{re.escape(separator)}(?: |\d{{3}}(?!\d))"
-        in_prose = separator != "\t" and (
-            not re.search(r"[^\W\d]", lines[0]) or any(re.search(number, one) for one in lines)
-        )
+    for separator in "\t,;|" if len(lines) >= _LEAST_TABLE_LINES and re.search(r"[^\W\d]", lines[0]) else "":
         counts = {line.count(separator) for line in lines}
-        if len(counts) == 1 and counts != {0} and not in_prose:
+        # in prose a space follows, in numbers three digits
+        prose = re.compile(r"\A\Z" if separator == "\t" else rf"{re.escape(separator)}(?: |\d{{3}}(?!\d))")
+        if len(counts) == 1 and counts != {0} and not any(map(prose.search, lines)):
             return "tsv" if separator == "\t" else "csv"
     return None

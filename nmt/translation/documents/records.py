@@ -60,9 +60,8 @@ def read_table(content: Content, options: ReadOptions) -> Document:
             edits.replace(row.start, row.end, buffer.getvalue())
         return edits.encoded()
 
-    return Document(
-        content.name, entries, encoded, TRANSLATED.format(options.into) if options.into else "it has no text"
-    )
+    without = TRANSLATED.format(options.into) if options.into else "it has no text"
+    return Document(content.name, entries, encoded, without)
 
 
 def _rows(content: Content, begin: int, form: dict[str, Any]) -> list[_Row]:

@@ -67,8 +67,7 @@ def translate_document(
     if not document.entries or not (count or messages):
         reason = f"no text has a letter: {first_few([entry.place for entry in entries])}"
         console.warn(f"{document.name}: nothing to translate: {reason if entries else document.without_texts}")
-    kept, places = document.kept
-    for what, left in (("plural or select message of ICU", messages), (kept, places)):
+    for what, left in (("plural or select message of ICU", messages), document.kept):
         if left:
             noun, _, rest = what.partition(" ")
             stay = "stays as it is" if len(left) == 1 else "stay as they are"
@@ -99,20 +98,14 @@ def translate_entries(
     """Write the translations of entries, equal lines once; return the places of those that differ in content."""
     made: dict[Line, Translation] = {}
     batches = translator.line_batches(_lines_of(entries))
-    for batch, found in scatter_map(batches, lambda batch: (batch, translator.translate_lines(batch, options))):
-        made |= zip(batch, found, strict=True)
+    for batch, translations in scatter_map(batches, lambda batch: (batch, translator.translate_lines(batch, options))):
+        made |= zip(batch, translations, strict=True)
         advance(len(batch))
     differing = []
     for entry in entries:
-        parts = paragraphs(entry.line)
-        translations = [made.get(unwrapped(part)) for part in parts]
-        entry.write(
-            joined(
-                part if translation is None else rewrapped(translation.line, part)
-                for part, translation in zip(parts, translations, strict=True)
-            )
-        )
-        if any(translation and any(translation.diff) for translation in translations):
+        parts = [(part, made.get(unwrapped(part))) for part in paragraphs(entry.line)]
+        entry.write(joined(rewrapped(found.line, part) if found else part for part, found in parts))
+        if any(found and any(found.diff) for _, found in parts):
             differing.append(entry.place)
     return differing
 
