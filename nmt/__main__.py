@@ -9,9 +9,9 @@ def main() -> None:
         from nmt.cli import main as run_command_line
 
         run_command_line()
-    except KeyboardInterrupt:  # during the imports, or a second time
+    except KeyboardInterrupt as error:  # during the imports, or a second time
         os.write(2, b"error: interrupted\n")
-        os._exit(130)
+        os._exit(128 + (error.args or (2,))[0])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -221,6 +222,105 @@ nmt.__main__.main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_terminated_command_leaves_no_temporary_files(
+    recipe: Path, tmp_path: Path, repository: Path, number: signal.Signals
+) -> None:
+    """Also if more signals come while these are being removed."""
+    program = f"""
+import os, signal, sys
+import nmt.cli, nmt.text.preparing.preparation as preparation
+remove = os.unlink
+def signal_and_remove(*arguments, **options):
+    signal.raise_signal(signal.SIGTERM)
+    remove(*arguments, **options)
+def filter_then_stop(text, *arguments):
+    whole(text, *arguments)
+    os.unlink = signal_and_remove
+    assert text.file.stat().st_size and os.path.exists(text._rejected.name)
+    signal.raise_signal({int(number)})
+whole, preparation.Text.filter = preparation.Text.filter, filter_then_stop
+sys.argv[1:] = ["prepare", "-c", {str(recipe)!r}, "--dry-run", "--rejected", {str(tmp_path / "rejected.tsv")!r}]
+nmt.cli.main()
+"""
+    (tmp_path / "temporary").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    command, variables = [sys.executable, "-c", program], {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run(command, cwd=repository, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "error: interrupted\n")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("ignored", [True, False], ids=["nohup", "closed terminal"])
+def test_hangup_is_ignored_under_nohup(repository: Path, ignored: bool) -> None:
+    program = f"""
+import signal, sys
+if {ignored}:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+import nmt.cli, nmt.commands.inspect
+nmt.commands.inspect.inspect = lambda model: signal.raise_signal(signal.SIGHUP) or {{}}
+sys.argv[1:] = ["inspect", "model", "--json"]
+nmt.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == ((0, "{}\n") if ignored else (129, ""))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "error"),
+    [
+        ("score - ref", "<&-", "error: standard input is closed; name a file, for nmt translate with -i\n"),
+        ("score ref ref -q", ">&-", "error: standard output is closed; redirect it to a file\n"),
+        ("--help", ">&-", "error: standard output is closed; redirect it to a file\n"),
+        ("score ref missing", "2>&-", ""),
+    ],
+)  # fmt: skip
+def test_closed_standard_stream_is_an_error(
+    texts: tuple[Path, Path], repository: Path, arguments: str, closed: str, error: str
+) -> None:
+    command = f"{shlex.quote(sys.executable)} -m nmt {arguments} {closed}"
+    done = subprocess.run(
+        command, shell=True, cwd=texts[0].parent, env={**os.environ, "PYTHONPATH": str(repository)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(error)
+    assert "Traceback" not in done.stderr
+
+
+def test_file_of_a_command_does_not_become_a_closed_stream(texts: tuple[Path, Path], repository: Path) -> None:
+    """A library that prints to the numbers 1 and 2 must not write into a file that was opened meanwhile."""
+    program = """
+import os, sys
+import nmt.cli, nmt.commands.score
+def score(*_):
+    with open("mine", "w") as file:
+        for number in (1, 2):
+            try:
+                os.write(number, b"printed by a library")
+            except OSError:
+                pass
+nmt.commands.score.score = score
+sys.argv[1:] = ["score", "hyp", "ref"]
+nmt.cli.main()
+"""
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} >&- 2>&-"
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    subprocess.run(command, shell=True, cwd=texts[0].parent, env=environment, check=False)
+    assert (texts[0].parent / "mine").read_bytes() == b""
+
+
+def test_removed_current_folder_is_an_error(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    command = 'rmdir "$PWD"; exec "$0" -m nmt score one two'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], cwd=tmp_path / "gone", env={**os.environ, "PYTHONPATH": str(repository)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    expected = "error: the current folder: No such file or directory; change to another one\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+
+
 def test_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allocator = RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory")
     for error in (MemoryError(), allocator):
@@ -262,7 +362,10 @@ def test_prepare_prints_on_stderr(recipe: Path) -> None:
     assert run_command("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 
-SMALL = ["model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}"]
+SMALL = [
+    "model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}",
+    "train.schedule={name: constant}",
+]  # fmt: skip
 
 
 def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,3 +408,15 @@ def test_closed_pipe_is_not_an_error(repository: Path, texts: tuple[Path, Path])
     result = subprocess.run(command, cwd=repository, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("stream", ["pipe", "terminal"])
+def test_messages_without_a_reader_do_not_end_the_work(repository: Path, texts: tuple[Path, Path], stream: str) -> None:
+    """As in `nmt train 2>&1 | tee log` or a terminal that is closed."""
+    reading, writing = os.pipe() if stream == "pipe" else os.openpty()
+    os.close(reading)
+    command = [sys.executable, "-m", "nmt", "score", str(texts[0]), str(texts[0])]  # it warns of equal texts
+    result = subprocess.run(command, cwd=repository, stdout=subprocess.PIPE, stderr=writing, text=True, check=False)
+    os.close(writing)
+    assert result.returncode == 0
+    assert "BLEU" in result.stdout

@@ -19,6 +19,7 @@ from nmt.text.proposing.direction import (
     OPTION,
     Direction,
     checked_direction,
+    in_direction,
     known_direction,
     with_text_columns,
     wrong_sides,
@@ -57,7 +58,10 @@ def init(request: InitRequest, console: Console) -> None:
             raise ConfigError(f"--{part}: found {len(corpora[part])} texts, expected one; join them in one file")
     known = known_direction(request.languages, corpora["train"][0])
     languages = None if known is None else LanguagePair(known.source, known.target)
-    corpora = {part: [with_text_columns(each, languages) for each in every] for part, every in corpora.items()}
+    corpora = {
+        part: [in_direction(with_text_columns(each, languages), known) for each in every]
+        for part, every in corpora.items()
+    }
     train, profile = corpora.pop("train"), TextProfile()
     with console.status("reading the text"):
         profile.sample = candidates(profile.counted(_pairs(train, languages)))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nmt.commands.requests import ScoreOptions
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings
+from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings, table_warnings
 from nmt.evaluation.findings import Finding, diagnose, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, length_buckets, length_unit, measure
 from nmt.evaluation.score_report import ScoreReport, SystemScores
@@ -60,7 +60,8 @@ def score(
             systems[path] = _System(texts[path], measured, tuple(diagnose(texts[path], language, compared, source)))
     if options.sentences is not None:
         _write_lines(options.sentences, systems, source, compared[0])
-    warnings = [one for path in references for one in reference_warnings(str(path), texts[path], language)]
+    warnings = [one for path, lines in texts.items() for one in table_warnings(input_name(path), lines)]
+    warnings += [one for path in references for one in reference_warnings(str(path), texts[path], language)]
     for path, system in systems.items():
         warnings += hypothesis_warnings(input_name(path), system.lines, compared, system.findings)
         if counts := summary(system.findings):

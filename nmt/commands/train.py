@@ -1,6 +1,7 @@
 """`nmt train`: from a recipe to a run with checkpoints, and at the end to scores on the test text."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from errno import EEXIST
@@ -166,11 +167,10 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
-    if train.schedule.falls and stop.steps is not None and train.schedule.warmup >= stop.steps:
-        yield (
-            f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave none of the {stop.steps:,} of "
-            "train.stop.steps for the rate to fall; set it lower"
-        )
+    by_epochs = math.inf if stop.epochs is None else stop.epochs * tokens / (train.accumulate * train.budget)
+    if train.schedule.warmup >= (steps := min(stop.steps or math.inf, by_epochs)):
+        of_all = f"none of about {steps:,.0f} of the training at the full rate"
+        yield f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave {of_all}; set it lower"
 
 
 def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> AlignmentHeads | None:

@@ -1,10 +1,10 @@
 """`nmt translate`: translate lines or documents, or score given translations."""
 
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from nmt import __version__
@@ -57,6 +57,8 @@ def translate(request: TranslateRequest, console: Console) -> None:
                 return
             on_rank_zero(lambda: begin_text(stream, place))
             identity = fingerprint(request, models, translator, options)
+            if parallel is not None:
+                identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
             with open_output(request.output, identity, resumable=not stream.isatty()) as output:
                 source = LineInput(stream, translator.scale, parallel, option)
                 if request.reference is not None:
@@ -110,7 +112,7 @@ def document_options(request: TranslateRequest, format_: Format) -> ReadOptions 
 def fingerprint(
     request: TranslateRequest, models: Sequence[Path], translator: Translator, options: TranslateOptions
 ) -> Fingerprint:
-    """Return everything that determines the output."""
+    """Return everything that determines the output but the texts."""
     layout = "a table" if options.search.n_best > 1 else "text"
     return {
         "nmt": __version__,
@@ -118,20 +120,8 @@ def fingerprint(
         "computed by": translator.engine.description,
         "output": "JSON" if request.as_json else layout,
         "lines in a batch": translator.scale * LINE_BATCH_SIZE,
-        "input": state_of(request.source),
-        "prefixes": request.prefixes and state_of(request.prefixes),
-        "reference": request.reference and state_of(request.reference),
         **options.fingerprint(),
     }
-
-
-def state_of(path: Path | None) -> list[int] | None:
-    """Return the size and the time of an input file, by default of standard input; None for a pipe or a device."""
-    try:
-        status = os.stat(0 if path is None else split_member(path)[0])
-    except OSError:
-        return None
-    return [status.st_size, status.st_mtime_ns] if stat.S_ISREG(status.st_mode) else None
 
 
 def default_model() -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nmt.evaluation.findings import KINDS, Finding
 from nmt.system.console import counted
 from nmt.text.languages import HAN, TargetLanguage, detect_language
-from nmt.text.normalize import normalize
+from nmt.text.normalize import PIECES, normalize
 from nmt.text.words import words
 
 # Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines.
@@ -21,7 +21,7 @@ _FREQUENT_WORDS = 30
 _LANGUAGE_FACTOR, _LEAST_LINES = 0.3, 20
 _TOKENIZED = re.compile(
     r"\s[.,!?;:。，！？；：、](\s|$)"  # He said : yes .
-    r"|@@ |▁"  # pieces of byte-pair encoding, of SentencePiece
+    rf"|{PIECES.pattern}"
     rf"|[{HAN}] [{HAN}]"  # Chinese cut into words
 )
 
@@ -53,6 +53,12 @@ def hypothesis_warnings(
     for kind, least in _FREQUENT_FAULTS.items():
         if count[kind] >= max(_AT_LEAST, least * len(hypotheses)):
             yield f"{name}: {count[kind] / len(hypotheses):.0%} of its lines have the fault {kind}: {KINDS[kind]}"
+
+
+def table_warnings(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence if the file `name` is a table: at least half of its lines have a tab."""
+    if 2 * (tabs := sum("\t" in line for line in lines)) >= len(lines):
+        yield f"{name}: {counted(tabs, 'line')} with tabs, as in a table; give one column: cut -f 2 FILE > NEWFILE"
 
 
 def reference_warnings(name: str, references: Sequence[str], target: TargetLanguage) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The process of a command: exit codes, error messages, Ctrl-C, closed pipes.
+"""The process of a command: exit codes, error messages, signals, closed streams.
 
 Imports of rich and torch are inside the functions: help needs neither.
 """
@@ -7,6 +7,7 @@ import errno
 import gc
 import io
 import os
+import signal
 import sys
 import time
 import traceback
@@ -21,7 +22,9 @@ from nmt.errors import NMTError
 if TYPE_CHECKING:
     from nmt.system.console import Console
 
-USER_ERROR, BUG, INTERRUPTED = 2, 1, 130
+USER_ERROR, BUG = 2, 1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STDOUT_CLOSED = "standard output is closed; redirect it to a file"
 
 
 @contextmanager
@@ -54,9 +57,11 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
 def _explain(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the message for an exception."""
     if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, "interrupted"
+        return 128 + (error.args or _SIGNALS)[0], "interrupted"
     if isinstance(error, NMTError):
         return USER_ERROR, str(error)
+    if isinstance(error, OSError) and error.errno == errno.EBADF:
+        return USER_ERROR, _STDOUT_CLOSED
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         if error.errno == errno.ENOSPC and not error.filename:
@@ -89,31 +94,67 @@ def quick_imports() -> Iterator[None]:
 
 
 def run_to_exit(command_line: Callable[[], object]) -> None:
-    """Run the command line and end the process; after Ctrl-C and under torchrun without the clean-up of Python.
+    """Run the command line and end the process; after a signal and under torchrun without the clean-up of Python.
 
     That waits for threads, which an interruption may have left waiting. Under torchrun, threads of torch.distributed
     may still run; their destruction sometimes aborts the process ("terminate called without an active exception"),
     which torchrun reports as a failed training.
     """
     code: object = 0
+    _replace_closed_streams()
+    for number in _SIGNALS[1:]:
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack a character of a message
     try:
         try:
+            _check_folder()
             command_line()
         except SystemExit as end:
             code = end.code
-        if sys.stdout is not None:  # None if the parent process closed it
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError as error:
         _discard_stdout()
         if not isinstance(error, BrokenPipeError):
             code = USER_ERROR
-            print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
-    if code == INTERRUPTED or "TORCHELASTIC_RUN_ID" in os.environ:
+            reason = f"standard output: {error.strerror or error}"
+            print(f"error: {_STDOUT_CLOSED if error.errno == errno.EBADF else reason}", file=sys.stderr)
+    if code in [128 + number for number in _SIGNALS] or "TORCHELASTIC_RUN_ID" in os.environ:
         os._exit(code if isinstance(code, int) else 1)
     sys.exit(code)  # type: ignore[arg-type]
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    """Raise KeyboardInterrupt, so that temporary files are removed; further signals do not interrupt that."""
+    for other in _SIGNALS[1:]:
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt(number)
+
+
+def _check_folder() -> None:
+    """End the process if the current folder was removed: names of files would mean nothing."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        print(f"error: the current folder: {error.strerror}; change to another one", file=sys.stderr)
+        sys.exit(USER_ERROR)
+
+
+def _replace_closed_streams() -> None:
+    """Replace closed standard streams by files whose use is an error, so that no file of a command gets their number.
+
+    Messages to a closed stderr are discarded.
+    """
+    for number, name, mode, flags in (
+        (0, "stdin", "r", os.O_WRONLY), (1, "stdout", "w", os.O_RDONLY), (2, "stderr", "w", os.O_WRONLY),
+    ):  # fmt: skip
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)  # gets the lowest number that is free
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def _discard_stdout() -> None:

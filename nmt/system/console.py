@@ -31,6 +31,20 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+class _Stderr(RichConsole):
+    def on_broken_pipe(self) -> None:
+        raise  # BrokenPipeError, in place of ending the process
+
+
+@contextmanager
+def _discarding_messages() -> Iterator[None]:
+    """Discard this and all further messages if they have no reader: work continues when a terminal is closed."""
+    try:
+        yield
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
 class Console:
     """Prints messages, on a terminal with breaks between words, and paths relative to the current directory.
 
@@ -39,7 +53,8 @@ class Console:
 
     def __init__(self, quiet: bool = False, silent: bool = False) -> None:
         self.quiet = quiet or silent
-        self._rich = RichConsole(stderr=True, highlight=False, markup=False, emoji=False, quiet=silent)
+        self._folder = os.getcwd()
+        self._rich = _Stderr(stderr=True, highlight=False, markup=False, emoji=False, quiet=silent)
 
     @property
     def live(self) -> bool:
@@ -60,16 +75,16 @@ class Console:
         self._print(f"error: {message}", "red")
 
     def _print(self, message: str, style: str = "") -> None:
-        text = re.sub(
-            rf"(?<![\w.~-]){re.escape(os.getcwd())}/", "", printable(message)
-        )  # paths below the current folder
-        self._rich.print(text, style=style, soft_wrap=not self._rich.is_terminal)
+        text = re.sub(rf"(?<![\w.~-]){re.escape(self._folder)}/", "", printable(message))
+        with _discarding_messages():
+            self._rich.print(text, style=style, soft_wrap=not self._rich.is_terminal)
 
     def info_at_once(self, message: str) -> None:
         """Print a message in a signal handler: past Python's buffer, whose use it may have interrupted."""
         if not self.quiet:
             # a live line, and the ^C that the terminal shows, are erased
-            os.write(2, ("\r\x1b[2K" * self.live + f"{message}\n").encode())
+            with _discarding_messages():
+                os.write(2, ("\r\x1b[2K" * self.live + f"{message}\n").encode())
 
     def shortened(self, text: str, indent: int) -> str:
         """Return a line that fits the terminal after so many columns, with … where it is cut; wide characters whole."""
@@ -92,7 +107,8 @@ class Console:
             table.add_column(printable(column), justify="left" if index == 0 else "right")
         for row in rows:
             table.add_row(*map(printable, row))
-        self._rich.print(table)
+        with _discarding_messages():
+            self._rich.print(table)
 
     @contextmanager
     def live_line(self, text: str) -> Iterator[Live]:

@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
-from nmt.errors import ModelError
+from nmt.errors import ModelError, NMTError
 
 _PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
 
@@ -156,8 +156,8 @@ class WorkerPool(Generic[Context]):
                 idle.append(pipe)
 
     def _fork(self) -> None:
-        """Start the workers. SIGINT is blocked until all are among those to kill; they inherit that."""
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        """Start the workers. Signals are blocked until all are among those to kill; they inherit that."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
             for _ in range(self.count):
                 own_end, worker_end = Pipe()
@@ -173,7 +173,7 @@ class WorkerPool(Generic[Context]):
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _serve(self, pipe: Connection, parent_end: Connection) -> NoReturn:
-        """Run the loop of a worker: one thread, no SIGINT, killed with its parent."""
+        """Run the loop of a worker: one thread, none of the signals that end the parent, killed with it."""
         try:
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -200,8 +200,18 @@ class WorkerPool(Generic[Context]):
             function, item = pickle.loads(task)
             return pickle.dumps((function(self._context, item), None))
         except Exception as error:
-            error.add_note(f"In a worker process:\n{traceback.format_exc()}")
-            return pickle.dumps((None, error))
+            portable = _portable(error)
+            portable.add_note(f"In a worker process:\n{traceback.format_exc()}")
+            return pickle.dumps((None, portable))
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that pickling does not change: the same, or one of its kind with its type and message."""
+    with suppress(Exception):
+        copy = pickle.loads(pickle.dumps(error))
+        if (type(copy), str(copy)) == (type(error), str(error)):
+            return error
+    return NMTError(str(error)) if isinstance(error, NMTError) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _kill(workers: dict[int, Connection]) -> None:

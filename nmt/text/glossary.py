@@ -5,8 +5,8 @@
 [('scaricare', 0, 8)]
 
 A term matches whole words of a line; the longest term has priority, and matches do not overlap. Words are runs of
-letters and digits; each character of Chinese and Japanese is one. A term in lower case also matches other
-capitalizations ("Download"); a term with capitals matches only itself, so that US is not us.
+letters and digits; each character of Chinese and Japanese is one. The first letter of a word of a term also matches its
+capital ("Download"), every other letter only itself, so that us is not US.
 """
 
 import hashlib
@@ -67,19 +67,18 @@ class Glossary:
             raise DataError(f"{path}: there are no terms in it; write one a line: source term, tab, target term")
         return cls(terms)
 
-    def matches(self, line: str, outside: Sequence[tuple[int, int]] = ()) -> list[tuple[str, int, int]]:
+    def matches(self, line: str) -> list[tuple[str, int, int]]:
         """Return the target terms that the translation of a line must contain, one for each match, in order.
 
-        Each has the span of its source term in the line. Nothing matches in the spans `outside`, (start, end).
+        Each has the span of its source term in the line.
         """
-        found = [
-            word for word in _WORD.finditer(line) if not any(start <= word.start() < end for start, end in outside)
-        ]
+        found = list(_WORD.finditer(line))
         words, matches, start = [word[0] for word in found], list[tuple[str, int, int]](), 0
         while start < len(words):
             for end in range(min(start + self._longest, len(words)), start, -1):
                 exact = tuple(words[start:end])
-                target = self._by_words.get(exact) or self._by_words.get(tuple(map(str.lower, exact)))
+                small = tuple(word[0].lower() + word[1:] for word in exact)
+                target = self._by_words.get(exact) or self._by_words.get(small)
                 if target:
                     matches.append((target, found[start].start(), found[end - 1].end()))
                     start = end - 1

@@ -92,6 +92,7 @@ _SYMBOLS = (
 _JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
 _IN_TAG = r"(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+"
 _START = r"(?<![^\s\"'“‘«(\[（])"
+_BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
 _NESTED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 KNOWN = (
@@ -104,6 +105,7 @@ KNOWN = (
     # $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
     rf"|\$\w*\([^()\s]*\)|\$\[[^][\s]*\]|(?:[$#%&=]|@:?|\\)?{_NESTED}|\[\[[^][]*\]\]"
     r"|\[%[^][]*%\]|\[\w+_\w+\]"
+    rf"|(?<!\w){_BBCODE}(?!\w)|\[\w+=[^][]*\]"
     # %%, %name%, %s, %1$d, %-5.2f, %(name)s, %<count>d, %[1]s, %1, %L1; not the percent sign of a number
     r"|%%|%[A-Za-z_][\w.]*%(?!%)|(?<!\d)%L?[1-9](?!\d|[.,]\d)(?!\$)"
     r"|(?<!\d)%(?:\d+\$|\(\w+\)|<\w+>|\[\d+\])?[-+#0,']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
@@ -120,8 +122,7 @@ KNOWN = (
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
     rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
 )
-_BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
-# Of `[b]`, only with a closing tag in the line: `[n]ame` has none.
+# Within a word, `[b]` is an item only with a closing tag in the line: `[n]ame` has none.
 _SPLIT, _SPLIT_BBCODE = re.compile(f"({KNOWN})"), re.compile(f"({KNOWN}|{_BBCODE})")
 # What every item has, and few lines: a search for it takes a tenth of the time of a split.
 _SIGNS = re.compile(

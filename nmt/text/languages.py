@@ -86,8 +86,21 @@ _THREE_LETTERS = (
     "ara:ar ces:cs chi:zh dan:da deu:de ell:el eng:en fas:fa fin:fi fra:fr heb:he hin:hi hun:hu ind:id ita:it jpn:ja "
     "kor:ko nld:nl pol:pl por:pt ron:ro rus:ru spa:es swe:sv tha:th tur:tr ukr:uk vie:vi zho:zh"
 )
+# English names, as they stand in the first line of tables.
+_NAMES = (
+    "afrikaans:af albanian:sq amharic:am arabic:ar armenian:hy azerbaijani:az basque:eu belarusian:be bengali:bn "
+    "bosnian:bs bulgarian:bg burmese:my catalan:ca chinese:zh croatian:hr czech:cs danish:da dutch:nl english:en "
+    "esperanto:eo estonian:et finnish:fi french:fr galician:gl georgian:ka german:de greek:el gujarati:gu hausa:ha "
+    "hebrew:he hindi:hi hungarian:hu icelandic:is igbo:ig indonesian:id irish:ga italian:it japanese:ja kannada:kn "
+    "kazakh:kk khmer:km korean:ko kurdish:ku kyrgyz:ky lao:lo latin:la latvian:lv lithuanian:lt macedonian:mk "
+    "malay:ms malayalam:ml maltese:mt maori:mi marathi:mr mongolian:mn nepali:ne norwegian:no pashto:ps persian:fa "
+    "polish:pl portuguese:pt punjabi:pa romanian:ro russian:ru serbian:sr sinhala:si slovak:sk slovenian:sl "
+    "somali:so spanish:es swahili:sw swedish:sv tagalog:tl tajik:tg tamil:ta tatar:tt telugu:te thai:th tibetan:bo "
+    "turkish:tr turkmen:tk ukrainian:uk urdu:ur uyghur:ug uzbek:uz vietnamese:vi welsh:cy xhosa:xh yiddish:yi "
+    "yoruba:yo zulu:zu"
+)
 _LANGUAGES = {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
-_ALIASES = {"jp": "ja"} | {code[:3]: code[4:] for code in _THREE_LETTERS.split()}
+_ALIASES = {"jp": "ja"} | dict(pair.split(":") for pair in f"{_THREE_LETTERS} {_NAMES}".split())
 
 # Name and BLEU tokenizer of the languages that `detect_language` finds.
 _EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
@@ -98,9 +111,9 @@ _LINES_READ = 2000
 
 @cache
 def primary_code(code: str) -> str:
-    """Return the language of a code in any usual spelling, without script and region.
+    """Return the language of a code in any usual spelling, or of its English name, without script and region.
 
-    >>> [primary_code(code) for code in ("zh-CN", "zho_Hans", "pt_BR", "IT", "ita_Latn")]
+    >>> [primary_code(code) for code in ("zh-CN", "zho_Hans", "pt_BR", "IT", "Italian")]
     ['zh', 'zh', 'pt', 'it', 'it']
     """
     primary = re.split("[-_]", code.strip().lower())[0]

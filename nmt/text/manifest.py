@@ -105,12 +105,12 @@ _MANIFEST = TypeAdapter(Manifest)
 def why_stale(recipe: Recipe) -> str | None:
     """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current."""
     directory = recipe.prepared_directory
-    if PREPARED.read(directory).keys() <= PREPARED.header.keys():  # none, or one that was being replaced
-        return "there is none yet"
     try:
         manifest = Manifest.read(directory)
     except UnusableCorpusError as error:
         return error.reason
+    except DataError:
+        return "there is none yet"
     files = input_files(recipe)
     changed = [*map(str, differences(manifest.settings, recorded_settings(recipe)))]
     changed += [f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)]

@@ -29,6 +29,8 @@ _JOINED = re.compile(f"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED_TEXT}])")
 _TOKENIZER_SPACE = re.compile(f"{_SPACED.pattern}|(?<=[{_UNSPACED_MARKS}]) | (?=[{_UNSPACED_MARKS}])")
 # Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them.
 _LEAST_SPACES_BETWEEN, _LEAST_SHARE = 2, 0.3
+# Text that another program has divided into pieces: byte-pair encoding, SentencePiece, OpenNMT, WordPiece.
+PIECES = re.compile(r"@@(?: |$)|▁|￭|</w>| ##\w")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WHITE_SPACE = re.compile(r"[^\S ]")
 

@@ -248,27 +248,25 @@ class Interruption:
 
 @contextmanager
 def interruptible(notify: Callable[[str], None]) -> Iterator[Interruption]:
-    """Yield an interruption that the first SIGINT or SIGTERM sets; a second one has its usual effect.
+    """Yield an interruption that the first SIGINT, SIGTERM or SIGHUP sets; only a SIGINT then has its usual effect.
 
-    `notify` prints in a signal handler.
+    A terminal that is closed may send SIGHUP twice. `notify` prints in a signal handler.
     """
     interruption = Interruption()
 
     def receive(number: int, frame: object) -> None:
-        interruption.signal = number
-        restore()
-        notify("saving after this step; press Ctrl-C again to stop at once")
+        if interruption.signal is None:
+            interruption.signal = number
+            signal.signal(signal.SIGINT, handlers[signal.SIGINT])
+            notify("saving after this step; press Ctrl-C again to stop at once")
 
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-    # nohup and shell scripts ignore SIGINT for their background processes
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # shell scripts ignore SIGINT, and nohup SIGHUP, for background processes
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     previous = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
     for number in previous:
         signal.signal(number, receive)
     try:
         yield interruption
     finally:
-        restore()
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -9,9 +9,11 @@ from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, lost_numbers
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.items import Line
+from nmt.text.languages import primary_code
 from nmt.text.normalize import normalize
 from nmt.text.typography import apply_typography
 
+_CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _FULL_STOP = re.compile(r"(?<![.。])[.。]\Z")
 
 
@@ -44,10 +46,15 @@ class TranslateOptions:
     def finished(self, source: str, prefix: str, rest: str) -> str:
         """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays.
 
-        A full stop that ends it is left out if nothing ends the source: titles and labels have none.
+        Titles and labels: where nothing ends the source, a final full stop is left out; where it begins with a small
+        letter, so does the translation, unless it begins with a word of the source.
         """
         if source[-1:].isalnum() and _FULL_STOP.search(rest):
             rest = rest[:-1]
+        if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
+            rest = rest.lstrip()
+            if rest.split(" ", 1)[0] not in source:
+                rest = rest[:1].lower() + rest[1:]
         text = self._typeset(source, normalize(prefix + rest))
         if text.startswith(prefix):
             return text

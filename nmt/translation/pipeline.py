@@ -17,7 +17,7 @@ from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
-from nmt.text.readers.opening import STANDARD_INPUT, decode_line, open_content
+from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
 from nmt.text.tokenizer import EOS
 from nmt.translation.options import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
@@ -142,7 +142,7 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
     `process`.
     """
     differing: list[int] = []
-    invalid: list[int] = []
+    invalid, with_cr = list[int](), list[int]()
     is_typed = source.stream.isatty()
     if is_typed:
         console.info("type or paste text, one sentence per line; Ctrl-D ends")
@@ -153,9 +153,12 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
     try:
         with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
             for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
-                output.write(len(batch.lines), text.encode())
+                output.write(batch.lines, text.encode())
                 differing += numbers
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not _is_utf8(line)]
+                with_cr += [
+                    number for number, line in enumerate(batch.lines, batch.first) if b"\r" in line.rstrip(b"\r")
+                ]
                 if show is not None:
                     show(output.lines, source.position)
     except KeyboardInterrupt:
@@ -166,6 +169,11 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
         console.warn(
             f"not UTF-8: {counted(len(invalid), 'line')} of the input, the first is line {invalid[0]:,}; "
             "the invalid bytes were read as U+FFFD"
+        )
+    if with_cr:
+        console.warn(
+            f"CR inside {counted(len(with_cr), 'line')} of the input, the first is line {with_cr[0]:,}; lines end at "
+            f"LF: if these end at CR, convert them: {CR_TO_LF}"
         )
     return differing
 

@@ -1,19 +1,22 @@
 """Outputs: a stream, or a file that an interrupted process leaves resumable.
 
     FILE.partial         the output so far; renamed to FILE when complete
-    FILE.partial.json    the fingerprint of the work, and how far it is done: lines of the input, bytes of the output
+    FILE.partial.json    the fingerprint of the work, and how far it is done: the number and the SHA-256 of the input
+                         lines, the bytes of the output
 
 A batch is written before it is recorded. Resuming truncates FILE.partial to the recorded length, so the complete file
 equals, byte for byte, that of an uninterrupted process.
 """
 
+import errno
 import fcntl
+import hashlib
 import io
 import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,7 +27,7 @@ from nmt.system.console import counted
 from nmt.system.distributed import rank
 from nmt.system.files import disk_errors, real_path, write_output
 
-# Everything that determines the output, as JSON, by the names in recipes and options.
+# Everything that determines the output but the input, as JSON, by the names in recipes and options.
 Fingerprint = dict[str, Any]
 
 
@@ -40,8 +43,8 @@ class StreamOutput:
         """Return those of the next input lines that are not processed."""
         return lines
 
-    def write(self, lines: int, data: bytes) -> None:
-        """Write the result of so many lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
+    def write(self, lines: Sequence[bytes], data: bytes) -> None:
+        """Write the result of lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
         raw, rest = getattr(self._stream, "raw", self._stream), memoryview(data)
         try:
             while rest:  # without a buffer: what an error of the disk leaves in one would cause another error at exit
@@ -49,8 +52,9 @@ class StreamOutput:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise DataError(f"cannot write the translations: {error.strerror or error}") from None
-        self.lines += lines
+            closed = "standard output is closed; name a file with -o" if error.errno == errno.EBADF else ""
+            raise DataError(f"cannot write the translations: {closed or error.strerror or error}") from None
+        self.lines += len(lines)
 
 
 class ResumableFile(StreamOutput):
@@ -60,29 +64,41 @@ class ResumableFile(StreamOutput):
         super().__init__(stream)
         self._partial, self._record = partial, _read_record(partial, fingerprint)
         self.lines = self._to_skip = self._record["lines"]
+        self._digest = hashlib.sha256()  # of the lines that are processed
         stream.truncate(self._record["bytes"])
 
     def remaining(self, lines: list[bytes]) -> list[bytes]:
-        """Return those of the next input lines that are not processed."""
-        rest = lines[self._to_skip :]
-        self._to_skip -= len(lines) - len(rest)
+        """Return those of the next input lines that are not processed. Raises ConfigError if the others differ."""
+        skipped, rest = lines[: self._to_skip], lines[self._to_skip :]
+        if skipped:
+            self._to_skip -= len(skipped)
+            self._update_digest(skipped)
+            if not self._to_skip and self._digest.hexdigest() != self._record["sha256"]:
+                raise self._other_input(f"the first {counted(self.lines, 'line')} differ")
         return rest
 
-    def write(self, lines: int, data: bytes) -> None:
-        """Write the result of so many input lines, then record how far the file is complete."""
+    def write(self, lines: Sequence[bytes], data: bytes) -> None:
+        """Write the result of input lines, then record how far the file is complete."""
         if not self.lines:  # without a record, nobody could know whose file it is
             self._write_record()
         super().write(lines, data)
+        self._update_digest(lines)
         self._record |= {"lines": self.lines, "bytes": self._record["bytes"] + len(data)}
+        self._record["sha256"] = self._digest.hexdigest()
         self._write_record()
 
     def check_input(self) -> None:
         """Raise ConfigError if the input has fewer lines than were processed before."""
         if self._to_skip:
-            raise ConfigError(
-                f"{self._partial}: made from another input: {counted(self.lines, 'line')} of it done, but this one has "
-                f"{self.lines - self._to_skip:,}; give the same input, or remove {self._partial} to start again"
-            )
+            found = f"{self.lines - self._to_skip:,}"
+            raise self._other_input(f"{counted(self.lines, 'line')} of it done, but this one has {found}")
+
+    def _update_digest(self, lines: Sequence[bytes]) -> None:
+        self._digest.update(b"".join(line + b"\n" for line in lines))
+
+    def _other_input(self, difference: str) -> ConfigError:
+        advice = f"give the same input, or remove {self._partial} to start again"
+        return ConfigError(f"{self._partial}: made from another input: {difference}; {advice}")
 
     def _write_record(self) -> None:
         record, new = _records_of(self._partial)
@@ -120,7 +136,7 @@ def write_whole(path: Path | None, data: bytes) -> None:
         write_output(path, data)
     else:
         with open_output(path, {}) as output:
-            output.write(0, data)
+            output.write([], data)
 
 
 def is_stream(path: Path) -> bool:
@@ -173,10 +189,10 @@ def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     """Return how far a partial file is complete. Raises ConfigError if it is of other work."""
     record, size = _records_of(partial)[0], partial.stat().st_size
     if not size:
-        return {"fingerprint": fingerprint, "lines": 0, "bytes": 0}
+        return {"fingerprint": fingerprint, "lines": 0, "sha256": "", "bytes": 0}
     try:
         found: dict[str, Any] = json.loads(record.read_bytes())
-        before, is_whole = found["fingerprint"], found["bytes"] <= size
+        before, is_whole = found["fingerprint"], found["bytes"] <= size and {"lines", "sha256"} <= found.keys()
     except (OSError, ValueError, TypeError, KeyError):
         is_whole = False
     if not is_whole:

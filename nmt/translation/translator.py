@@ -209,12 +209,13 @@ class Translator:
     ) -> Translation | Iterator[Translation]:
         """Return the translation of a string, or yield one for each line, in order, at most one line batch behind.
 
-        `to` is the target language, unless `options` has it. Raises ConfigError as `options` does.
+        `to` is the target language, unless `options` has it. Raises ConfigError as `options` does, TypeError for an
+        item that is no string, such as an empty cell of a table.
         """
         options = options or self.options(to=to)
         if isinstance(lines, str):
             return self.translate_lines([lines], options)[0]
-        return (one for batch in self.line_batches(lines) for one in self.translate_lines(batch, options))
+        return (one for batch in self.line_batches(_checked(lines)) for one in self.translate_lines(batch, options))
 
     def line_batches(self, lines: Iterable[Text]) -> Iterator[list[Text]]:
         """Yield lines in batches of the size that the device needs."""
@@ -292,7 +293,7 @@ class Translator:
         for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
             rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
-            texts = [_continued(unit, options.finished(unit.text, unit.begin, rest)) for rest in rests]
+            texts = [options.finished(unit.text, unit.begin, rest) for rest in rests]
             unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
     def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
@@ -362,13 +363,6 @@ class Translator:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
 
 
-def _continued(unit: Unit, text: str) -> str:
-    """Return a text with a small first letter if it continues a sentence after an item, as that of the unit does."""
-    begins = unit.before.items and unit.before.items[-1].role != "break" and unit.text[:1].islower()
-    first = re.match(r"\w*", text)
-    return f"{text[:1].lower()}{text[1:]}" if begins and first and first[0] not in unit.text.split() else text
-
-
 def _without_items(text: str) -> Line:
     return Line(visible(text))
 
@@ -425,3 +419,10 @@ def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
 def plain_json(content: dict[str, Any]) -> str:
     """Return one line of JSON in UTF-8."""
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))
+
+
+def _checked(lines: Iterable[object]) -> Iterator[str]:
+    for index, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")
+        yield line

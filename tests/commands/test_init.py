@@ -10,6 +10,7 @@ from nmt.commands.prepare import dry_run
 from nmt.config import Variants, load_recipe
 from nmt.system.console import Console
 from nmt.text.corpus import pairs_of
+from nmt.text.proposing.direction import check_languages
 from tests.builders import run_command, snapshot, write_lines, write_tsv
 
 ENGLISH = "{0} people were in the house and it was not far from the sea, number {0}."
@@ -194,8 +195,30 @@ def test_swapped_validation_text_is_refused(folder: Path) -> None:
     write_lines(folder / "v.tsv", *(f"{ITALIAN.format(n)}\t{ENGLISH.format(n)}" for n in range(100)))
     message = refused("text.en", "text.it", "--valid", "v.tsv", "-o", "new/recipe.yaml")
     assert "not in its languages; give a text of en and it, in this order:\n  v.tsv, source: expected en" in message
-    messages = init("text.en", "text.it", "--valid", "v.tsv", "--languages", "en-it")
-    assert "warning: the text is not in its languages:\n  v.tsv, source: expected en" in messages
+
+
+@pytest.mark.parametrize("names", [["eng-ita.txt"], ["text.en", "text.it"], ["a.csv"], ["links.tsv"]], ids=str)
+def test_stated_languages_exchange_the_sides_of_a_text(folder: Path, names: list[str]) -> None:
+    """A recipe for the other direction, with texts that `nmt train` accepts."""
+    pairs = [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(400)]
+    write_tsv(folder / "eng-ita.txt", pairs)
+    write_lines(folder / "a.csv", *(f'"{en}";"{it}"' for en, it in pairs))
+    write_lines(folder / "links.tsv", *(f"{n}\teng\t{en}\t{n}\tita\t{it}" for n, (en, it) in enumerate(pairs)))
+    write_tsv(folder / "v.tsv", pairs[:100])
+    messages = init(*names, "--valid", "v.tsv", "--languages", "it-en")
+    assert "it → en, by --languages" in messages
+    assert "not in its languages" not in messages
+    recipe = load_recipe(Path("recipe.yaml"))
+    assert [pair[:2] for pair in pairs_of(recipe, recipe.data.train)] == [(it, en) for en, it in pairs]
+    assert [pair[:2] for pair in pairs_of(recipe, recipe.data.valid)] == [(it, en) for en, it in pairs[:100]]
+    assert {tuple(line.split("\t")) for line in lines(folder / "test.tsv")} <= {(it, en) for en, it in pairs}
+    check_languages(recipe)
+
+
+def test_stated_languages_do_not_exchange_sides_that_a_file_names(folder: Path) -> None:
+    write_lines(folder / "a.csv", "it,en", *(f'"{ENGLISH.format(n)}","{ITALIAN.format(n)}"' for n in range(400)))
+    assert "warning: the text is not in its languages" in init("a.csv", "--languages", "it-en")
+    assert load_recipe(Path("recipe.yaml")).data.train[0].columns == (1, 2)
 
 
 def test_errors_do_not_wait_for_torch(folder: Path) -> None:

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from nmt.commands.prepare import prepare
 from nmt.commands.train import doubtful_settings, train
 from nmt.config import load_recipe
+from nmt.config.model_sections import Schedule
 from nmt.errors import ConfigError, DataError
 from nmt.model.checkpoint import load_model
 from nmt.text.prepared import PreparedCorpus
@@ -119,9 +122,15 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     corpus = prepare(fitting, QUIET)
     assert list(doubtful_settings(fitting, corpus)) == []
     shape = ("model.dim=2048", "model.heads=8")
-    warmup = "train.schedule={name: linear, warmup: 12}"
-    (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", warmup), corpus)
-    assert "12 steps of warm-up leave none of the 12 of train.stop.steps" in warning
+    for name, warmup in product(get_args(Schedule.model_fields["name"].annotation), (12, 11)):
+        schedule = f"train.schedule={{name: {name}, warmup: {warmup}}}"
+        warnings = list(doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", schedule), corpus))
+        assert [warning.split(" at")[0] for warning in warnings] == [
+            "train.schedule.warmup: 12 steps of warm-up leave none of about 12 of the training"
+        ] * (warmup == 12), name
+    by_epochs = ("train.stop={epochs: 1}", "train.schedule={name: noam}")
+    (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", *by_epochs), corpus)
+    assert f"of about {corpus.manifest.train.target.tokens / 64:.0f} of the training" in warning
     changed = recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=100000")
     tokens = corpus.manifest.train.target.tokens
     for warning, start in zip(

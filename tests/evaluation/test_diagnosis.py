@@ -1,6 +1,6 @@
 """Warnings about texts whose scores are not meaningful."""
 
-from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings
+from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings, table_warnings
 from nmt.evaluation.findings import diagnose
 from nmt.text.languages import detect_language, target_language
 
@@ -38,6 +38,13 @@ def test_empty_references_give_a_warning_from_5_percent_on() -> None:
     italian = target_language("it")
     assert list(reference_warnings("ref", ["a"] * 19 + [""], italian)) == []
     assert list(reference_warnings("ref", ["a"] * 18 + ["", " "], italian)) == ["ref: 2 of 20 lines are empty"]
+
+
+def test_table_gives_a_warning() -> None:
+    assert list(table_warnings("ref", ["a\tb"] * 10 + ["c"] * 10)) == [
+        "ref: 10 lines with tabs, as in a table; give one column: cut -f 2 FILE > NEWFILE"
+    ]
+    assert list(table_warnings("ref", ["a\tb"] * 9 + ["c"] * 10)) == []
 
 
 def test_references_in_another_script_than_that_of_the_language_give_a_warning() -> None:

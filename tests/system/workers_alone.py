@@ -2,9 +2,11 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -17,7 +19,7 @@ from nmt.decoding.engine import search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.system.workers import WorkerPool
 from tests.builders import tiny_model
 
@@ -62,6 +64,39 @@ def test_forced_decoding_in_workers_equals_that_in_one_process(heads: list[tuple
 
 def _fail(context: str, item: int) -> int:
     raise ConfigError(f"item {item}: too much")
+
+
+class _TwoArguments(Exception):
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}")
+
+
+class _OfUsers(NMTError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; do something")
+
+
+class _NotPicklable(Exception):
+    def __init__(self) -> None:
+        super().__init__("it holds a lock")
+        self.lock = threading.Lock()
+
+
+ERRORS = (_TwoArguments("here", "wrong"), _NotPicklable(), _OfUsers("wrong"), KeyError("key"), OSError(2, "none", "f"))
+
+
+def _raise(context: str, item: int) -> int:
+    raise ERRORS[item]
+
+
+@pytest.mark.parametrize("item", range(len(ERRORS)))
+def test_error_that_pickling_would_change_keeps_its_message(item: int) -> None:
+    error, pool = ERRORS[item], WorkerPool("context", 1)
+    with pytest.raises(Exception, match=re.escape(str(error))) as caught:
+        list(pool.map(_raise, [item]))
+    assert str(caught.value) in (str(error), f"{type(error).__name__}: {error}")
+    assert isinstance(caught.value, NMTError) == isinstance(error, NMTError)
+    assert "_raise" in caught.value.__notes__[0]
 
 
 def _die(context: str, item: int) -> int:

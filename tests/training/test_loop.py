@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.training import loop
+from nmt.training.loop import interruptible
 from nmt.training.validation import Evaluation
 from tests.builders import write_reversal_task
 from tests.training.runs import (
@@ -30,6 +32,23 @@ from tests.training.runs import (
     saved_steps,
     train_run,
 )
+
+
+def test_only_a_second_ctrl_c_stops_at_once() -> None:
+    """A terminal that is closed sends SIGHUP, sometimes twice; nohup ignores it."""
+    messages, before = list[str](), signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with interruptible(messages.append) as interruption:
+            signal.raise_signal(signal.SIGTERM)
+            assert interruption.signal is None
+            for _ in range(2):
+                signal.raise_signal(signal.SIGHUP)
+            assert (interruption.signal, len(messages)) == (signal.SIGHUP, 1)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
 def test_run_has_checkpoints_links_and_a_consistent_log(uninterrupted: Path) -> None:

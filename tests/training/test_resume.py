@@ -1,14 +1,22 @@
 """Resumed runs equal uninterrupted runs, and what may change in them."""
 
+import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from nmt.config import load_recipe
+from nmt.commands.train import train
+from nmt.config import Recipe, load_recipe
+from nmt.errors import ConfigError
+from nmt.text.manifest import Manifest, why_stale
 from nmt.training import loop
+from nmt.training.resume import check_same_text
+from nmt.training.run import RunDirectory
+from tests.builders import recipe_in
 from tests.training.runs import (
+    QUIET,
     assert_same_run,
     break_gradients,
     interrupt_at,
@@ -21,15 +29,15 @@ from tests.training.runs import (
 )
 
 
-@pytest.mark.parametrize("step", [1, 4, 9])
+@pytest.mark.parametrize(("step", "number"), [(1, signal.SIGINT), (4, signal.SIGTERM), (9, signal.SIGHUP)])
 def test_resumed_run_equals_uninterrupted_run(
-    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        interrupt_at(patch, step)
+        interrupt_at(patch, step, number)
         outcome = train_run(texts, run)
-    assert (outcome.step, outcome.signal) == (step, signal.SIGINT)
+    assert (outcome.step, outcome.signal) == (step, number)
     assert "interrupted; the same command resumes it" in outcome.reason
     assert os.readlink(run / "last") == f"checkpoints/step-{step:08d}"
     outcome = train_run(texts, run)
@@ -85,6 +93,33 @@ def test_finished_run_stops_at_once_and_a_raised_limit_continues_it(
         assert (saved_steps(run), len(losses(run))) == ([4, 8], 2)
     train_run(texts, run)
     assert_same_run(uninterrupted, run)
+
+
+@pytest.mark.parametrize(
+    "second", [(("b", 1), ("a", 2)), (("a", 2), ("b", 1)), (("a", 1), ("b", 3))], ids=["tags", "weights", "one weight"]
+)
+def test_changed_tag_or_weight_of_a_text_prevents_a_resume(
+    texts: Path, tmp_path: Path, second: tuple[tuple[str, float], ...]
+) -> None:
+    """Also if only the fingerprint of its text shows the change, as in a run whose recipe was edited."""
+
+    def recipe(weighted: tuple[tuple[str, float], ...]) -> Recipe:
+        entries = [
+            {"file": str(texts / name), "tag": tag, "oversample": weight}
+            for name, (tag, weight) in zip(("train.tsv", "test.tsv"), weighted, strict=True)
+        ]
+        settings = (f"data.train={json.dumps(entries)}", f"prepared={tmp_path}/prepared", "train.stop.steps=1")
+        return recipe_in(texts, f"run={tmp_path}/run", *settings)
+
+    first = recipe((("a", 1), ("b", 2)))
+    train(first, QUIET)
+    run, manifest = RunDirectory(tmp_path / "run"), Manifest.read(tmp_path / "prepared")
+    check_same_text(first, run, manifest)
+    assert why_stale(recipe(second)) is None, "the prepared corpus has no tags and weights"
+    with pytest.raises(ConfigError, match="the texts or their preparation have changed"):
+        check_same_text(recipe(second), run, manifest)
+    with pytest.raises(ConfigError, match="this run was started with another recipe"):
+        train(recipe(second), QUIET)
 
 
 def test_raised_limit_of_a_falling_schedule_continues_with_its_new_rates(texts: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Resumable output: the complete file does not depend on interruptions."""
 
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import ConfigError, DataError
-from nmt.translation.sinks import Fingerprint, resumable_file
+from nmt.translation.sinks import Fingerprint, StreamOutput, resumable_file
+from tests.kill_points import kill_at_call
 
 FINGERPRINT: Fingerprint = {"beam": 4, "model": "abc"}
 BATCHES = [[b"one", b"", b"th\xffree"], [b"four"], [b"five", b"six"], [b"", b"eight"]]
@@ -33,7 +35,7 @@ def write(
                 if not count:
                     raise KeyboardInterrupt
                 count -= 1
-                output.write(len(remaining), made(remaining))
+                output.write(remaining, made(remaining))
 
 
 def interrupted(file: Path, count: int) -> tuple[Path, Path]:
@@ -58,7 +60,7 @@ def test_resumed_file_equals_an_uninterrupted_one(tmp_path: Path, count: int, ot
         rest = [remaining for batch in other if (remaining := output.remaining(batch))]
         assert list(chain(*rest)) == list(chain(*BATCHES[count:]))
         for batch in rest:
-            output.write(len(batch), made(batch))
+            output.write(batch, made(batch))
     assert file.read_bytes() == WHOLE
     assert os.listdir(tmp_path) == ["out.txt"]
 
@@ -89,7 +91,36 @@ def test_shorter_input_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "out.txt").read_bytes() == WHOLE
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"lines": 4}'])
+@pytest.mark.parametrize("changed", range(4))
+def test_input_with_another_processed_line_is_refused(tmp_path: Path, changed: int) -> None:
+    """Also of a pipe, which has neither a size nor a time."""
+    partial, _ = interrupted(tmp_path / "out.txt", 2)
+    lines = list(chain(*BATCHES))
+    for other in ([b"other"], lines[changed].split(b"r"), []):
+        if [*lines[:changed], *other, *lines[changed + 1 :]] != lines:
+            with pytest.raises(ConfigError, match="made from another input: the first 4 lines differ; give the same"):
+                write(tmp_path / "out.txt", batches=[[*lines[:changed], *other, *lines[changed + 1 :]]])
+    assert partial.read_bytes() == b"".join(map(made, BATCHES[:2]))
+    write(tmp_path / "out.txt", batches=[[*lines[:4], b"not processed before"]])
+    assert (tmp_path / "out.txt").read_bytes() == made([*lines[:4], b"not processed before"])
+
+
+def test_file_killed_anywhere_between_data_and_record_is_resumed(tmp_path: Path) -> None:
+    file, points, code = tmp_path / "out.txt", 0, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        child = os.fork()
+        if not child:
+            kill_at_call(points, after=(StreamOutput, "write"), times=len(BATCHES))
+            write(file)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        write(file)
+        assert file.read_bytes() == WHOLE, points
+        points += 3
+    assert (code, points > 30) == (0, True)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"fingerprint": {}, "bytes": 0, "lines": 4}'])
 def test_partial_file_without_a_record_is_refused(tmp_path: Path, content: str | None) -> None:
     partial, record = interrupted(tmp_path / "out.txt", 2)
     record.unlink()
@@ -113,7 +144,7 @@ def test_second_process_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="another process is writing it"):
             write(file)
         for batch in BATCHES:
-            output.write(len(batch), made(batch))
+            output.write(batch, made(batch))
     assert file.read_bytes() == WHOLE
 
 
@@ -199,5 +230,5 @@ def test_translation_resumes_after_a_full_disk(small_disk: Path) -> None:
     with resumable_file(file, FINGERPRINT) as output:
         assert output.lines >= 2
         for batch in filter(None, map(output.remaining, batches)):
-            output.write(len(batch), made(batch))
+            output.write(batch, made(batch))
     assert file.read_bytes() == b"".join(map(made, batches))

@@ -44,6 +44,11 @@ def is_one_line(text: str) -> bool:
 
 
 class TestEveryLine:
+    @pytest.mark.parametrize("item", [None, float("nan"), 3, b"a cat"])
+    def test_item_that_is_no_text_is_an_error_with_its_index(self, translator: Translator, item: object) -> None:
+        with pytest.raises(TypeError, match=f"item 1: expected text, found {item!r}; leave it out"):
+            list(translator.translate(["a dog", item, "a cat"]))  # type: ignore[list-item]
+
     @settings(
         max_examples=40,
         deadline=None,

@@ -9,8 +9,9 @@ without folders.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from html import unescape
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -22,8 +23,8 @@ from nmt.system.console import counted
 from nmt.text.corpus import evenly_spread
 from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
-from nmt.text.normalize import join_unspaced, normalize
-from nmt.text.preparing.rules import RULES, damage
+from nmt.text.normalize import PIECES, join_unspaced, normalize
+from nmt.text.preparing.rules import RULES, damage, letters
 from nmt.text.readers import SentencePair
 from nmt.text.readers.tables import first_unrelated
 
@@ -34,6 +35,9 @@ _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
 _EXAMPLES = 3  # of a finding, and the most lines of a text of which no property follows
 _LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
+_LEAST_SHARED = 0.05  # share of the validation pairs that are in the test text
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')  # as in CSV, with doubled quotes inside
+_ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]\w+);", re.I)
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,17 @@ def findings(
     return found
 
 
+def shared_pairs(valid: Sequence[SentencePair], test: Sequence[SentencePair]) -> list[Finding]:
+    """Return the finding that many pairs of the validation text are in the test text, none if there are few."""
+    tested = {(letters(pair.source), letters(pair.target)) for pair in test} - {("", "")}
+    shared = [pair for pair in valid if (letters(pair.source), letters(pair.target)) in tested]
+    if not shared or len(shared) < _LEAST_SHARED * len(valid):
+        return []
+    advice = "training chooses its best checkpoint by them, so that test scores are too high; name another text"
+    text = f"{len(shared) / len(valid):.1%} of the pairs are in the test text: {advice}"
+    return [Finding("data.valid", text, tuple(f"{pair.source} | {pair.target}" for pair in shared[:_EXAMPLES]))]
+
+
 def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
     script = script_of(code)
     if filters is not None and not filters.language and "language" not in filters.keep:
@@ -102,6 +117,12 @@ def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
         yield _Property(lambda line: wrong_language(normalize(line), code), 0.005, text, judged=1_000)
     advice = "convert the file again; the rule damaged removes such pairs from training text only"
     yield _Property(damage, 0, f"is decoded wrongly in {{}}: {advice}")
+    advice = "another program divided it into pieces; join them, since nmt makes its own"
+    yield _Property(PIECES.search, 0.2, f"has the marks of pieces in {{}}: {advice}")
+    advice = "replace them by their characters, as html.unescape of Python does, or users' text differs from it"
+    yield _Property(_has_entity, 0.02, f"has entities of HTML in {{}}: {advice}")
+    advice = "quotes around a whole line are those of CSV; remove them, or give the file a name that ends in .csv"
+    yield _Property(_QUOTED.fullmatch, 0.8, f"is in quotes in {{}}: {advice}")
     if script in _CASED:
         text = "has no capital letters: a model trained on it outputs small letters only"
         yield _Property(lambda line: line == line.lower(), 0.99, text)
@@ -117,6 +138,10 @@ def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
         advice = "data.filters.han_variants converts such lines; if the whole text is to be in it, set the language"
         text = f"is {other} Chinese in {{}}: {advice} to {'zh-Hant' if other == 'Traditional' else 'zh-Hans'}"
         yield _Property(lambda line: _is_other_variant(line, expected, other), 0.02, text)
+
+
+def _has_entity(line: str) -> bool:
+    return "&" in line and any(unescape(entity) != entity for entity in _ENTITY.findall(line))
 
 
 def _is_other_variant(line: str, expected: Variant, other: Variant) -> bool:

@@ -34,7 +34,7 @@ from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.corpus import pairs_of, parts_of, read_pairs, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
 from nmt.text.prepared import Sentences, SideWriter, TokenStore, write_valid_texts
-from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of, shared_pairs
 from nmt.text.preparing.rules import RULES, Rules
 from nmt.text.preparing.variants import variants_of
 from nmt.text.readers import SentencePair
@@ -267,6 +267,7 @@ def filtered_texts(
             filters = data.filters if key in train else None
             audit.findings += findings(corpus_name(key, corpus), languages, sample, filters)
         held_out = {"validation": pairs_of(recipe, data.valid), "test": pairs_of(recipe, data.test)}
+        audit.findings += shared_pairs(held_out["validation"], held_out["test"])
         rules = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in samples.items()}
     if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from unicodedata import category
 
 import numpy as np
 
@@ -209,11 +210,15 @@ def damage(text: str) -> str | None:
 
 
 def letters(text: str) -> str:
-    """Return the letters and digits of a text in lower case."""
+    """Return the letters and digits of a text in lower case, with combining marks: vowels of Hindi, Arabic and Thai."""
     if text.isascii():
         return text.encode().translate(_FOLDED, _DROPPED).decode()
     kept = text.casefold().encode().translate(None, _DROPPED).decode()
-    return kept if kept.isalnum() else _NO_LETTER.sub("", kept)
+    return kept if kept.isalnum() else _NO_LETTER.sub(_marks, kept)
+
+
+def _marks(found: re.Match[str]) -> str:
+    return "".join(character for character in found[0] if category(character).startswith("M"))
 
 
 def _copy(rules: Rules, source: str, target: str) -> str | None:

@@ -156,13 +156,37 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
     A corpus with fewer such columns, with a line that names them, or in another format is returned as it is.
     """
     records = first_records(corpus, languages)
-    names = [cell.strip() for cell in records[0]] if records else []
-    codes = {*filter(is_language, names)}  # those that the last line has too are no names
-    if not names or {"source", "target"} <= {*names} or (len(codes) > 1 and not codes <= {*records[-1]}):
+    if not records or _are_named(records):
         return corpus
     columns = enumerate(zip_longest(*records, fillvalue=""), start=1)
     text = [number for number, cells in columns if 2 * sum(map(_is_text, cells)) > len(records)]
     return corpus.model_copy(update={"columns": (text[0], text[1])}) if len(text) > 1 else corpus
+
+
+def _are_named(records: Sequence[Sequence[str]]) -> bool:
+    """Whether the first of some records names the columns."""
+    names = [cell.strip() for cell in records[0]]
+    codes = {*filter(is_language, names)}  # those that the last line has too are no names
+    return {"source", "target"} <= {*map(str.casefold, names)} or (len(codes) > 1 and not codes <= {*records[-1]})
+
+
+def in_direction(corpus: CorpusFile, known: Direction | None) -> CorpusFile:
+    """Return a corpus with its sides exchanged if its text shows that they are those of the other direction.
+
+    Only languages that are stated with `--languages` exchange them, and never sides that a file names.
+    """
+    if known is None or known.origin != OPTION:
+        return corpus
+    languages = LanguagePair(known.source, known.target)
+    wrong = wrong_sides(sample_of(read_pairs(corpus, languages)), known, list(corpus.files.values()))
+    if wrong is None or not wrong.swapped:
+        return corpus
+    if corpus.file is None:
+        return corpus.model_copy(update={"source": corpus.target, "target": corpus.source})
+    records = first_records(corpus, languages)
+    if not records or _are_named(records):
+        return corpus
+    return corpus.model_copy(update={"columns": corpus.columns[::-1]})
 
 
 def _is_text(cell: str) -> bool:

@@ -63,9 +63,9 @@ def _codes(found: dict[str, Any]) -> list[str]:
 
 
 def _language_keys(found: dict[str, Any], languages: LanguagePair | None) -> list[str]:
-    keys = _codes(found)
-    if {"source", "target"} <= found.keys():
-        keys = ["source", "target"]
+    keys, names = _codes(found), {key.casefold(): key for key in found}
+    if {"source", "target"} <= names.keys():
+        keys = [names["source"], names["target"]]
     elif languages is not None:
         by_code = {key.rpartition(".")[2]: key for key in reversed(keys)}
         keys = [by_code[code] for code in nearest_codes(languages, by_code) or ()]

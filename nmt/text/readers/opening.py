@@ -6,6 +6,7 @@ translate` decodes each line with `decode_line`, since it has an output line for
 
 import bz2
 import codecs
+import errno
 import gzip
 import io
 import lzma
@@ -26,6 +27,7 @@ else:
     from backports import zstd
 
 STANDARD_INPUT = Path("-")
+CR_TO_LF = "tr '\\r' '\\n' < FILE > NEWFILE"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 # By the first bytes of a file.
 _OPENERS: dict[bytes, Callable[..., Any]] = {
@@ -53,7 +55,7 @@ def input_name(path: Path) -> str:
 def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
     """Yield the lines of a text without their `\\n` or `\\r\\n`; it is opened as by `open_text`.
 
-    Raises DataError as that does, and with file and line for a byte that is not UTF-8.
+    Raises DataError as that does, with file and line for a byte that is not UTF-8, and if most lines end at `\\r` only.
     """
     with open_text(path, read_once) as stream:
         number = 1
@@ -67,6 +69,8 @@ def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
                     f"0x{block[error.start]:02X} at byte {error.start - before.rfind(newline)} of the line; correct "
                     f"it, or {_advice(block)}"
                 ) from None
+            if number == 1 and text.rstrip("\r").count("\r") - text.count("\r\n") > text.count("\n"):
+                raise DataError(f"{input_name(path)}: lines end at CR, expected LF; convert them: {CR_TO_LF}")
             lines = text.removesuffix("\n").split("\n")
             number += len(lines)
             yield from lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
@@ -183,6 +187,8 @@ def _damage_reported(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, BadZipFile, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EBADF:
+            raise DataError("standard input is closed; name a file, for nmt translate with -i") from None
         if isinstance(error, OSError) and error.errno is not None:  # not of a decompressor
             raise
         raise DataError(f"{input_name(path)}: damaged or incomplete ({error}); copy or download it again") from None

@@ -18,7 +18,7 @@ from nmt.text.languages import nearest_codes
 from nmt.text.readers import Columns, SentencePair, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
-_SAMPLE = 100  # lines that show the delimiter of a CSV file
+_SAMPLE, _DELIMITERS = 100, ",;\t|"  # lines that show the delimiter of a CSV file
 
 
 def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePair | None) -> Iterator[SentencePair]:
@@ -55,7 +55,7 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
     lines = (f"{line}\n" for line in read_lines(path))
     sample = list(islice(lines, _SAMPLE))
     skipped = int("".join(sample[:1]).strip('"').startswith("sep="))  # a line of Excel that names the delimiter
-    begin, delimiter = 1 + skipped, max(",;\t", key=lambda delimiter: _regular_lines(sample, delimiter))
+    begin, delimiter = 1 + skipped, delimiter_of(sample)
     records = csv.reader(chain(sample[skipped:], lines), delimiter=delimiter, strict=True)
     try:
         for cells in records:
@@ -68,12 +68,19 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _regular_lines(lines: Sequence[str], delimiter: str) -> int:
-    """Return how many lines a delimiter divides into the same number of cells, more than one."""
-    widths = Counter[int]()
-    with suppress(csv.Error):  # `read_records` reports it
-        widths.update(len(cells) for cells in csv.reader(lines, delimiter=delimiter) if len(cells) > 1)
-    return max(widths.values(), default=0)
+def delimiter_of(lines: Sequence[str]) -> str:
+    """Return what separates the cells of CSV, whose first lines are given, with their ends: `,` `;` tab or `|`.
+
+    It divides the most records into the same number of cells, more than one; of several, it divides into most cells.
+    """
+
+    def regularity(delimiter: str) -> tuple[int, int]:
+        widths = Counter[int]()
+        with suppress(csv.Error):  # the reader of all lines reports it
+            widths.update(map(len, csv.reader(lines[:_SAMPLE], delimiter=delimiter, strict=True)))
+        return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
+
+    return max(_DELIMITERS, key=regularity)
 
 
 def _named(
@@ -81,8 +88,8 @@ def _named(
 ) -> tuple[int, int] | None:
     """Return the positions of the columns if the first line names them; None if it is a pair.
 
-    Without `columns`, or if these are its positions, it names them with the codes of the languages or with `source` and
-    `target`.
+    Without `columns`, or if these are its positions, it names them with the codes or English names of the languages or
+    with `source` and `target`, in any capitalization.
     """
     names = [cell.strip() for cell in cells]
     if isinstance(columns[0], str):
@@ -93,6 +100,7 @@ def _named(
                     f"`columns`; the first line has {', '.join(map(repr, map(shortened, names[:20])))}"
                 )
         return names.index(columns[0]), names.index(str(columns[1]))
+    names = [name.casefold() for name in names]
     for sides in (("source", "target"), nearest_codes(languages, names) if languages is not None else None):
         if sides is not None and names.count(sides[0]) == names.count(sides[1]) == 1:
             found = names.index(sides[0]), names.index(sides[1])

@@ -14,6 +14,7 @@ from typing import Any
 
 from nmt.errors import ConfigError
 from nmt.text.items import Line
+from nmt.text.readers.tables import delimiter_of
 from nmt.translation.documents.document import TRANSLATED, Content, Document, Edits, Entry, ReadOptions, read_text
 
 # A first line that tells Excel the separator.
@@ -35,19 +36,17 @@ def read_table(content: Content, options: ReadOptions) -> Document:
     """Find the texts of a column; their translations replace them or go to another column, where that is empty.
 
     A name is looked up in the first row, which is then not translated; a number counts columns from 1. A column for the
-    translations that does not exist is added after the last one. The separator of CSV is the one that its first row has
-    most of. Quotes have no meaning in TSV. Raises ConfigError for an unknown column, DataError for a row with another
-    number of columns than the first.
+    translations that does not exist is added after the last one. Quotes have no meaning in TSV. Raises ConfigError for
+    an unknown column, DataError for a row with another number of columns than the first.
     """
     is_csv = options.format == "csv"
     stated = _STATED.match(content.text) if is_csv else None
-    begin = stated.end() if stated else 0
-    first = re.split(r"[\r\n]", re.sub('"[^"]*"', "", content.text[begin:].lstrip("\r\n")), maxsplit=1)[0]
-    separator = stated[1] if stated else max(",;\t|", key=first.count) if is_csv else "\t"
+    lines = list(_RAW_LINE.finditer(content.text, stated.end() if stated else 0))
+    separator = stated[1] if stated else delimiter_of([line[0] for line in lines]) if is_csv else "\t"
     form: dict[str, Any] = {"delimiter": separator, "strict": True}
     if not is_csv:
         form |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
-    rows = _rows(content, begin, form)
+    rows = _rows(content, lines, form)
     entries = _entries(content, rows, options) if rows else []
 
     def encoded() -> bytes:
@@ -64,9 +63,8 @@ def read_table(content: Content, options: ReadOptions) -> Document:
     return Document(content.name, entries, encoded, without)
 
 
-def _rows(content: Content, begin: int, form: dict[str, Any]) -> list[_Row]:
+def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]) -> list[_Row]:
     """Return the rows that are not empty."""
-    lines = list(_RAW_LINE.finditer(content.text, begin))
     limit = csv.field_size_limit(sys.maxsize)
     reader, rows, read = csv.reader((line[0] for line in lines), **form), list[_Row](), 0
     try:

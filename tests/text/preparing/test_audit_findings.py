@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nmt.config import Filters, LanguagePair
-from nmt.text.preparing.audit import Audit, CorpusAudit, findings
+from nmt.text.preparing.audit import Audit, CorpusAudit, findings, shared_pairs
 from nmt.text.readers import SentencePair
 from tests.builders import TEXTS, demo_pairs
 
@@ -24,6 +24,27 @@ LANGUAGES = LanguagePair("en", "it")
         (ENGLISH, ITALIAN.lower(), "it", r"the target \(it\) has no capital letters: "),
         (ENGLISH.replace(",", " ,"), ITALIAN, "it", r"the source \(en\) is tokenized in 100\.0% of the lines: "),
         (ENGLISH.replace("not", "n't"), ITALIAN, "it", r"the source \(en\) is tokenized in 100\.0% of the lines: "),
+        (
+            re.sub(r"\b(\w\w)(\w)", r"\1@@ \2", ENGLISH),
+            ITALIAN,
+            "it",
+            r"the source \(en\) has the marks of pieces in 100",
+        ),
+        (ENGLISH, "▁" + ITALIAN.replace(" ", " ▁"), "it", r"the target \(it\) has the marks of pieces in 100\.0%"),
+        (
+            ENGLISH,
+            f"{ITALIAN} &egrave;",
+            "it",
+            r"the target \(it\) has entities of HTML in 100\.0% of the lines: replace",
+        ),
+        (
+            f"R&D; AT&T {ENGLISH} &#39;",
+            ITALIAN,
+            "it",
+            r"the source \(en\) has entities of HTML in 100\.0% of the lines: ",
+        ),
+        (f"{ENGLISH} R&D; &brandName; ?a=1&copy=2", ITALIAN, "it", ""),
+        (f'"{ENGLISH}"', f'"Sì" e "{ITALIAN}"', "it", r"the source \(en\) is in quotes in 100\.0% of the lines: "),
         (
             ENGLISH,
             " ".join(CHINESE),
@@ -52,6 +73,18 @@ def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> Non
     assert finding.examples[0] == f"line 7: {TEXTS['fr']}"
     assert findings("train.tsv", LANGUAGES, pairs, Filters(language=True)) == []
     assert findings("train.tsv", LANGUAGES, pairs, Filters(keep=("language",))) == []
+
+
+@pytest.mark.parametrize(
+    ("shared", "of", "found"), [(20, 20, "100.0%"), (5, 100, "5.0%"), (4, 100, None), (0, 9, None)]
+)
+def test_validation_pairs_in_the_test_text_are_found(shared: int, of: int, found: str | None) -> None:
+    """Whatever their order, case and punctuation; pairs that share one side only are no shared pairs."""
+    valid = [SentencePair(*row) for row in demo_pairs(of)]
+    test = [SentencePair(pair.source.upper() + "!", pair.target) for pair in valid[:shared][::-1]]
+    test += [SentencePair("", ""), *(SentencePair(pair.source, "altro") for pair in valid)]
+    text = [finding.text.split(" of")[0] for finding in shared_pairs([*valid, SentencePair("", "")][:of], test)]
+    assert text == ([] if found is None else [found])
 
 
 def test_lines_that_stop_corresponding_are_found() -> None:

@@ -3,6 +3,7 @@
 import math
 import pickle
 import random
+import unicodedata
 from typing import get_args
 
 import pytest
@@ -123,9 +124,19 @@ def test_held_out_sentence_is_found_on_either_side(source: str, target: str, pla
     assert found == ((None, "") if place is None else ("leak", place))
 
 
-@given(st.text(st.characters(max_codepoint=0x17F)))
-def test_letters_are_what_python_calls_letters_and_digits(text: str) -> None:
-    assert letters(text) == "".join(character for character in text.casefold() if character.isalnum())
+@given(st.text() | st.text("काकीกาقُقَ a.,，é"))
+def test_letters_are_what_unicode_calls_letters_numbers_and_marks(text: str) -> None:
+    text = text.encode(errors="replace").decode()
+    kept = [one for one in text.casefold() if one.isalnum() or unicodedata.category(one).startswith("M")]
+    assert letters(text) == "".join(kept)
+
+
+@pytest.mark.parametrize("vowels", ["का की कि", "قُبل قَبل", "กา กี", "क़ क"])
+def test_sentences_that_differ_in_combining_vowels_are_not_held_out(vowels: str) -> None:
+    first, *others = vowels.split()
+    rules = Rules.learn(Filters(), LanguagePair("en", "sr"), (), {"test": [SentencePair("one", f"{first}।")]})
+    assert rules.apply("two", first)[2] == "leak"
+    assert [rules.apply("two", other)[2] for other in others] == [None] * len(others)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,13 @@ def test_lines_end_at_newline_only(tmp_path: Path, content: str, expected: list[
         assert list(read_lines(write(tmp_path / "without_suffix", compress(content.encode())))) == expected
 
 
+@pytest.mark.parametrize("content", ["A.\rB.\r", "A.\tB.\rC.\tD.", "\r\rA.\r\rB.\n", "A.\r" * 50_000])
+def test_text_whose_lines_end_at_cr_is_refused(tmp_path: Path, content: str) -> None:
+    """As Excel writes "Text (Macintosh)"."""
+    with pytest.raises(DataError, match=r"a\.txt: lines end at CR, expected LF; convert them: tr '\\r' '\\n' < FILE"):
+        list(read_lines(write(tmp_path / "a.txt", content)))
+
+
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff"))))
 def test_read_inverts_write(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = write(tmp_path_factory.mktemp("lines") / "a.txt", "".join(f"{line}\n" for line in lines))

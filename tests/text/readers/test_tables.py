@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Columns, SentencePair
-from nmt.text.readers.tables import first_unrelated, read_records, read_table, read_two_files
+from nmt.text.readers.tables import delimiter_of, first_unrelated, read_records, read_table, read_two_files
 from tests.builders import demo_pairs, write_lines
 
 
@@ -35,6 +35,9 @@ def test_quotes_and_further_columns_of_tsv_have_no_meaning(tmp_path: Path) -> No
         ("it,id,en", (1, 2)),
         ("target,x,source", (1, 2)),
         ("ita,x,eng", (1, 2)),
+        ("Target,x,SOURCE", (1, 2)),
+        ("Italian,x,English", (1, 2)),
+        ("IT,x,EN", (1, 2)),
         ("Italiano,x,Inglese", ("Inglese", "Italiano")),
         (" uno , due ,tre", ("tre", "uno")),
         ("it,id,en", (3, 1)),  # names of the stated positions
@@ -74,7 +77,7 @@ def test_cells_with_breaks_are_one_line(tmp_path: Path) -> None:
     assert rows(tmp_path, content) == [("one", 'uno, "due"', 1), ("", "", 3), ("t w o", "tre", 4)]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("first", ["", "sep={}\r\n", '"sep={}"\r\n'], ids=len)
 def test_delimiter_is_the_regular_one_also_after_the_line_of_excel(tmp_path: Path, delimiter: str, first: str) -> None:
     pairs = [["Hello, world; bye", "Ciao, mondo; ciao"], ["one", "uno"], ["a, b, c", "d"], ["x;y", "z"]]
@@ -82,6 +85,16 @@ def test_delimiter_is_the_regular_one_also_after_the_line_of_excel(tmp_path: Pat
     csv.writer(text, delimiter=delimiter).writerows(pairs)
     found = rows(tmp_path, "\ufeff" + first.format(delimiter) + text.getvalue())
     assert found == [(*pair, number) for number, pair in enumerate(pairs, start=2 if first else 1)]
+
+
+@pytest.mark.parametrize(("line", "delimiter"), [("a;b;c, d\n", ";"), ("text\n", ","), ("", ","), ('"a;b",c\n', ",")])
+def test_delimiter_of_one_line(line: str, delimiter: str) -> None:
+    assert delimiter_of([line]) == delimiter
+
+
+def test_delimiter_is_outside_quotes_also_if_the_sample_ends_inside() -> None:
+    lines = ['"one, two";"uno, due"\n', '"three;\n', "a, b;\n", 'four"'] * 40
+    assert delimiter_of(lines) == ";"
 
 
 cells = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp", "Zs"]), min_size=1, max_size=9)

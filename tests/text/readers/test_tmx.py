@@ -8,6 +8,7 @@ import pytest
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import SentencePair
+from nmt.text.readers import tmx as tmx_module
 from nmt.text.readers.tmx import read_tmx
 
 
@@ -59,6 +60,10 @@ def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
+        ("A&nbsp;cat&mdash;&Egrave; &hellip;&NotEqualTilde;", "A cat—È …≂̸"),
+        ("&#xD83D;&#xDE00;&#55357;&#56832;!&#65;&#xd83d;&#x41;", "😀😀!A\ufffdA"),
+        ("a&#x1F;b&#0;c\x1fd\x01e&#xFFFE;f", "a bc def"),
+        ("AT&T; &amp;nbsp; &amp;lt; <![CDATA[&nbsp;&T;]]>", "AT&T; &nbsp; &lt; &nbsp;&T;"),
         ("a &lt;b&gt; &amp; &#233;<![CDATA[<c>]]>", "a <b> & é<c>"),
         ("<bpt i='1'>&lt;b&gt;</bpt>bold<ept i='1'>&lt;/b&gt;</ept>!", "bold!"),
         ("line<ph>&lt;br/&gt;</ph>break <ph/> twice<ph/>.", "line break twice."),
@@ -68,6 +73,22 @@ def test_units_without_both_languages_are_left_out_and_a_file_of_them_is_refused
 )
 def test_inline_tags_are_removed(tmp_path: Path, text: str, plain: str) -> None:
     assert rows(tmp_path, tmx({"en": text, "it": "x"})) == [(plain, "x", 2)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [("UTF-16", "utf-8"), ("utf-16LE", "utf-8-sig"), ("UTF-8", "utf-16"), ("UTF-8", "utf-16-le"), ("utf-8", "utf-32")],
+)
+def test_declaration_that_would_not_be_readable_is_ignored(tmp_path: Path, declared: str, encoding: str) -> None:
+    content = tmx({"en": "caf\u00e9 😀", "it": "x"}, head=f'<?xml version="1.0" encoding="{declared}"?>')
+    assert rows(tmp_path, content.encode(encoding)) == [("caf\u00e9 😀", "x", 2)]
+
+
+def test_faults_are_read_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = tmx({"en": "\u00e9&nbsp;&#xD83D;&#xDE00;<![CDATA[&x;]]>", "it": "x"}, UNIT)
+    for size in range(1, 60):
+        monkeypatch.setattr(tmx_module, "_BLOCK_BYTES", size)
+        assert rows(tmp_path, content) == [("\u00e9 😀&x;", "x", 2), ("one", "uno", 4)]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "windows-1252"])
@@ -81,7 +102,7 @@ def test_entities_are_neither_fetched_nor_expanded(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     for entity in (f'b SYSTEM "file://{tmp_path}/secret"', 'b "expanded"'):
         found = rows(tmp_path, tmx({"en": "a &b; c", "it": "x"}, head=f"<!DOCTYPE tmx [<!ENTITY {entity}>]>"))
-        assert found == [("a c", "x", 2)]
+        assert found == [("a &b; c", "x", 2)]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +111,13 @@ def test_entities_are_neither_fetched_nor_expanded(tmp_path: Path) -> None:
         ("", ":1: not valid XML: "),
         (tmx(UNIT, UNIT).split("<tu>")[0], ":2: not valid XML: Premature end"),
         (tmx({"en": "a & b", "it": "x"}), ":3: not valid XML: "),
+        (tmx({"en": "a &#x110000; b", "it": "x"}), ":3: not valid XML: xmlParseCharRef: "),
+        (
+            tmx(UNIT, {"en": "caf\u00e9", "it": "x"}).encode("latin-1"),
+            ":5: found the byte 0xE9, which is not utf-8; decl",
+        ),
+        (tmx(head='<?xml version="1.0" encoding="rot13"?>'), ":1: unknown encoding 'rot13'; convert the file"),
+        (tmx(head='<?xml version="1.0" encoding="idna"?>'), ":1: unknown encoding 'idna'; convert the file to UTF-8"),
     ],
 )
 def test_invalid_xml_is_refused_with_its_line(tmp_path: Path, content: str | bytes, place: str) -> None:

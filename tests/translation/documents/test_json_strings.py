@@ -55,8 +55,10 @@ def test_only_strings_differ() -> None:
 
 def test_strings_that_a_program_reads_stay_and_are_named() -> None:
     codes = {
-        "id": "a1b2", "className": "btn", "iconUrl": "x", "img_src": "x", "dir": "ltr", "pluralForm": "nplurals=2; plural=n;",
-        "dateFormat": "x", "date": "DD/MM/YYYY", "time": "HH:mm", "long": "MMMM d, yyyy", "code": "en-US", "zh": "zh-Hant-TW",
+        "id": "a1b2", "className": "btn", "iconUrl": "x", "img_src": "x", "dir": "ltr",
+        "pluralForm": "nplurals=2; plural=n;",
+        "dateFormat": "x", "date": "DD/MM/YYYY", "time": "HH:mm", "long": "MMMM d, yyyy", "code": "en-US",
+        "zh": "zh-Hant-TW",
     }  # fmt: skip
     document = read("json", json.dumps(codes))
     assert (texts(document), list(document.kept[1])) == ([], list(codes))

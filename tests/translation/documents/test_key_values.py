@@ -29,7 +29,8 @@ STRINGS = """/* A comment, "not" = "this"; */
 @pytest.mark.parametrize(
     ("format_", "text", "expected"),
     [
-        ("properties", PROPERTIES, ["Hello è you", "Open", "A value in two lines", "x\ty\nz", "", "You can't open {0}", "Path C:\\x"]),
+        ("properties", PROPERTIES, ["Hello è you", "Open", "A value in two lines", "x\ty\nz", "", "You can't open {0}",
+                                    "Path C:\\x"]),
         ("strings", STRINGS, ['Hello "you"', "Two\nlines", "xè"]),
     ],
 )  # fmt: skip
@@ -38,9 +39,9 @@ def test_values_are_translated(format_: str, text: str, expected: list[str], lin
     text = text.replace("\n", line_end)
     assert [line.replace("\t", " ") for line in texts(read(format_, text))] == [
         one.replace("\t", " ") for one in expected
-    ]  # type: ignore[arg-type]
-    assert translated(read(format_, text), str).decode() == text  # type: ignore[arg-type]
-    made = translated(read(format_, text), lambda line: line.replace("l", "L")).decode()  # type: ignore[arg-type]
+    ]
+    assert translated(read(format_, text), str).decode() == text
+    made = translated(read(format_, text), lambda line: line.replace("l", "L")).decode()
     kept = [line for line in text.split("\n") if not any("l" in one and one[:5] in line for one in expected)]
     assert all(
         line in made for line in kept if "two lines" not in line and "u00e8 you" not in line and "lines" not in line
@@ -65,5 +66,5 @@ def test_properties_without_other_characters_are_written_in_ascii() -> None:
 @given(st.text(alphabet="a\\\"'\n\té {0}:=#!", max_size=8), st.sampled_from(["properties", "strings"]))
 def test_what_is_written_is_read(value: str, format_: str) -> None:
     text = "a=b\n" if format_ == "properties" else '"a" = "b";\n'
-    made = translated(read(format_, text), lambda _: value)  # type: ignore[arg-type]
-    assert [str(line).replace("\t", " ") for line in texts(read(format_, made))] == [value.replace("\t", " ")]  # type: ignore[arg-type]
+    made = translated(read(format_, text), lambda _: value)
+    assert [str(line).replace("\t", " ") for line in texts(read(format_, made))] == [value.replace("\t", " ")]

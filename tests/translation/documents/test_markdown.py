@@ -12,7 +12,7 @@ title: not this
 
 A paragraph of
 two lines with `not this`, a [link](http://x.org/a_(b) "t") and ![image](not_this.png).
-Hard  
+Hard\\
 break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>
 
 * one
@@ -43,7 +43,8 @@ Setext
 See [the text][ref].
 """
 TEXTS = [
-    "A *title*", "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard  \n"
+    "A *title*",
+    "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard\\\n"
     "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "one", "two continued", "three",
     "quoted twice", "a", "b \\| `x`", "one", "two", "Setext", "See [the text][ref].",
 ]  # fmt: skip
@@ -71,5 +72,6 @@ def test_texts_are_translated_and_codes_stay() -> None:
 def test_links_and_emphasis_are_pairs() -> None:
     (entry,) = read("markdown", "See [*the* page](a.html), **now**.").entries
     assert [(item.text, item.role) for item in entry.line.items] == [
-        ("[", "opening"), ("*", "opening"), ("*", "closing"), ("](a.html)", "closing"), ("**", "opening"), ("**", "closing"),
+        ("[", "opening"), ("*", "opening"), ("*", "closing"), ("](a.html)", "closing"), ("**", "opening"),
+        ("**", "closing"),
     ]  # fmt: skip

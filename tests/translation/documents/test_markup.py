@@ -10,7 +10,7 @@ from lxml import etree
 from tests.translation.documents.writing import read, texts, translated
 
 PAGE = """<!DOCTYPE html>
-<html lang="en"><head><title>My page</title><meta name="description" content="About &amp; more"><style>p { x: y }</style>
+<html lang="en"><head><title>My page</title><meta name="description" content="About &amp; more"><style>p {}</style>
 <meta name="x" content="not this"><script>if (a < b) { "<p>not this</p>" }</script></head>
 <body class="notranslated">
   <h1>Hello <em title="Good">world</em>&nbsp;&lt;3</h1><!-- not this -->
@@ -23,7 +23,8 @@ PAGE = """<!DOCTYPE html>
 """
 HTML_TEXTS = [
     "My page", "About & more", "Good", 'Hello <em title="Good">world</em>&nbsp;<3', "A cat",
-    'One line<br>and <a href="x?a=1&b=2">another one</a> with <code>code &lt;b&gt;</code>.<img src="a.png" alt="A cat">',
+    'One line<br>and <a href="x?a=1&b=2">another one</a> with <code>code &lt;b&gt;</code>.'
+    '<img src="a.png" alt="A cat">',
     "First", "Second", 'Your "name"', 'Loose text <span class="notranslate">not this</span>',
 ]  # fmt: skip
 
@@ -53,12 +54,18 @@ def test_texts_and_attributes_of_a_page_are_translated() -> None:
     made = translated(document).decode()
     before, after = Outline(PAGE), Outline(made)
     assert after.tags == before.tags
-    assert [line.split() for line in after.text.upper().split("\n") if line] != []
     assert after.text.upper().split() == before.text.upper().split()
-    for part in ('title="GOOD"', 'content="ABOUT &amp; MORE"', 'alt="A CAT"', "placeholder='YOUR &quot;NAME&quot;'"):
+    for part in (
+        "HELLO <em",
+        "&lt;3</h1>",
+        "<li>FIRST<li>SECOND</ul>",
+        'title="GOOD"',
+        'content="ABOUT &amp; MORE"',
+        'alt="A CAT"',
+        "placeholder='YOUR &quot;NAME&quot;'",
+    ):
         assert part in made
     assert made.count("not this") + made.count("not <b>this</b>") == PAGE.count("not this") + 1
-    assert "HELLO <em" in made and "&lt;3</h1>" in made and "<li>FIRST<li>SECOND</ul>" in made
 
 
 def test_inline_elements_are_pairs_and_breaks_end_a_sentence() -> None:
@@ -71,13 +78,14 @@ def test_inline_elements_are_pairs_and_breaks_end_a_sentence() -> None:
     assert all(item.is_markup for item in entry.line.items)
 
 
-PARTS = ["<p>", "</p>", "<b>", "</i>", "<br>", "<", ">", "&", "&amp;", "a", " ", "\n", '"', "<a href='", "<!--", "-->", "<code>",
-         "</code>", "<script>", "</script>", "<?", "<img alt='x'>", "<pre>", "{{x}}", "<a b=\"", "è"]  # fmt: skip
+PARTS = ["<p>", "</p>", "<b>", "</i>", "<br>", "<", ">", "&", "&amp;", "a", " ", "\n", '"', "<a href='", "<!--", "-->",
+         "<code>", "</code>", "<script>", "</script>", "<?", "<img alt='x'>", "<pre>", "{{x}}", "<a b=\"",
+         "è"]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join), st.sampled_from(["html", "markdown"]))
 def test_damaged_pages_stay_byte_for_byte(page: str, format_: str) -> None:
-    assert translated(read(format_, page), str).decode() == page  # type: ignore[arg-type]
+    assert translated(read(format_, page), str).decode() == page
 
 
 @given(
@@ -129,4 +137,4 @@ def test_text_in_an_encoding_of_the_file_is_written_in_it(format_: str) -> None:
         '<meta charset="iso-8859-1">' if format_ == "html" else '<?xml version="1.0" encoding="iso-8859-1"?><resources>'
     )
     data = f'{start}<string name="a">è</string>'.encode("latin-1")
-    assert translated(read(format_, data)) == data.replace("è".encode("latin-1"), "È".encode("latin-1"))  # type: ignore[arg-type]
+    assert translated(read(format_, data)) == data.replace("è".encode("latin-1"), "È".encode("latin-1"))

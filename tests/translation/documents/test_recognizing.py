@@ -30,9 +30,11 @@ def recognized(name: str | None, content: str | bytes) -> Format:
         ('<?xml version="1.0"?><resources>\n<string name="a">Hi</string>', "android"),
         ("id\ttext\n1\tHi there, you\n2\tHo\n", "tsv"), ('id,text\n1,"Hi, you"\n2,Ho\n', "csv"),
         ("a;b\n1;x\n2;y\n", "csv"),
-        ("{0} files\n", "text"), ("{name} is here\n{name}\n", "text"), ("[b]Hi[/b]\n", "text"), ("<b>Hi</b> you\n", "text"),
+        ("{0} files\n", "text"), ("{name} is here\n{name}\n", "text"), ("[b]Hi[/b]\n", "text"),
+        ("<b>Hi</b> you\n", "text"),
         ("<b><i>Hi</i></b>\n<b>Ho</b>\n", "text"), ("# Title\n\nHi\n", "text"), ("1\nHi\n", "text"), ("", "text"),
-        ("I like tea, too.\nYes, I do.\nNo, I do not.\n", "text"), ("1,000\n2,000\n3,000\n", "text"), ("Hi\tHo\n", "text"),
+        ("I like tea, too.\nYes, I do.\nNo, I do not.\n", "text"), ("1,000\n2,000\n3,000\n", "text"),
+        ("Hi\tHo\n", "text"),
     ],
 )  # fmt: skip
 def test_content_decides_for_names_of_text(name: str | None, content: str | bytes, expected: str) -> None:
@@ -42,9 +44,11 @@ def test_content_decides_for_names_of_text(name: str | None, content: str | byte
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("a.md", "<p align=center>\n <img>", "markdown"), ("a.csv", "Hi\n", "csv"), ("a.json", '{"a": 1}\n{"a": 2}\n', "jsonl"),
+        ("a.md", "<p align=center>\n <img>", "markdown"), ("a.csv", "Hi\n", "csv"),
+        ("a.json", '{"a": 1}\n{"a": 2}\n', "jsonl"),
         ("a.json", SRT, "srt"), ("a.properties", "# x\na=b", "properties"), ("strings.xml", "<resources>", "android"),
-        ("a.strings", '"a" = "b";', "strings"), ("a.htm", "<p>Hi", "html"), ("page.md", "<!DOCTYPE html><html>", "html"),
+        ("a.strings", '"a" = "b";', "strings"), ("a.htm", "<p>Hi", "html"),
+        ("page.md", "<!DOCTYPE html><html>", "html"),
         ("a.xml", "<xliff>", "xliff"), ("test.zh-CN", "Hi", "text"), ("part.001", "Hi", "text"), ("a. b", "Hi", "text"),
     ],
 )  # fmt: skip
@@ -56,7 +60,7 @@ def test_name_decides_where_the_content_is_no_sure_sign(name: str, content: str,
     ("name", "content", "message"),
     [
         *((f"a.{ending}", "Hi", f"--input a.{ending}: files in the format .{ending} are not translated, and as lines")
-          for ending in "xcstrings lrc resw itt plist vue adoc webmanifest docx pdf yml".split()),
+          for ending in ("xcstrings", "lrc", "resw", "itt", "plist", "vue", "adoc", "webmanifest", "docx", "yml")),
         ("a.txt", "%PDF-1.7\n", "a.txt: files of PDF, RTF or Office are not translated"),
         (None, b"PK\x03\x04", "-: files of PDF, RTF or Office are not translated"),
         (None, '<?xml version="1.0"?>\n<tmx>', "-: files of XML are not translated.*or add --format text"),

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import ConfigError, DataError
-from nmt.translation.documents.document import Format
 from tests.translation.documents.writing import read, texts, translated
 
 CELLS = st.text(alphabet='a,;"\n é', max_size=4)
@@ -53,7 +52,7 @@ def test_other_cells_keep_their_values(
         ("", "csv", "a", None, ""),
     ],
 )  # fmt: skip
-def test_only_the_column_differs(text: str, format_: Format, column: str, into: str | None, expected: str) -> None:
+def test_only_the_column_differs(text: str, format_: str, column: str, into: str | None, expected: str) -> None:
     assert translated(read(format_, text, columns=[column], into=into)).decode() == expected
 
 

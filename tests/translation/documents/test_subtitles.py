@@ -5,7 +5,6 @@ import re
 import pytest
 
 from nmt.errors import DataError
-from nmt.translation.documents.document import Format
 from tests.translation.documents.writing import read, texts, translated
 
 SRT = """1
@@ -58,7 +57,7 @@ VTT_TEXTS = ["<v Bob>Salt & pepper and <c.loud>oil</c>", "<v Ann>Yes.", "<v Bob>
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize(("format_", "text", "expected"), [("srt", SRT, SRT_TEXTS), ("vtt", VTT, VTT_TEXTS)])
 def test_only_the_texts_of_cues_and_speakers_differ(
-    format_: Format, text: str, expected: list[str], mark: bytes, line_end: str
+    format_: str, text: str, expected: list[str], mark: bytes, line_end: str
 ) -> None:
     data = mark + text.replace("\n", line_end).encode()
     document = read(format_, data)

@@ -1,16 +1,16 @@
 """Read documents, and write them with translations that a function makes of the texts between the items."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from nmt.translation.documents.document import Document, Format, ReadOptions
 from nmt.translation.documents.translating import read_document
 
 
-def read(format_: Format, data: str | bytes, name: str = "a", **options: Any) -> Document:
+def read(format_: str, data: str | bytes, name: str = "a", **options: Any) -> Document:
     """Read a document for a model from English to Italian."""
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    return read_document(raw, name, ReadOptions(format_, languages=("en", "it"), **options))
+    return read_document(raw, name, ReadOptions(cast(Format, format_), languages=("en", "it"), **options))
 
 
 def texts(document: Document) -> list[str]:
