@@ -13,10 +13,11 @@ from nmt.text.items import Item, Line, joined, read
 from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, code_line, formed
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
-# Code, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
+# Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
+_DESTINATION = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^][]*\])?"
 _CODE = re.compile(
-    r"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])?|!?\["
-    r"|\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])?"
+    r"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
+    rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
 )
 

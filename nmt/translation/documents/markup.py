@@ -125,7 +125,8 @@ def _attributes(edits: Edits, piece: _Piece, changed: dict[str, str]) -> Iterato
 
 
 _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style", "array", "integer-array"}
-_ANDROID_CODE = re.compile(r"(\\[^\"'\\]|\\\\)")
+# Escapes, and quotes around a text, which keep its spaces.
+_ANDROID_CODE = re.compile(r"(\\[^\"'\\]|\\\\|(?<!\\)\")")
 
 
 def read_android(content: Content, _: ReadOptions) -> Document:

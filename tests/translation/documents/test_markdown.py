@@ -15,7 +15,7 @@ two lines with `not this`, a [link](http://x.org/a_(b) "t") and ![image](not_thi
 Hard\\
 break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>
 
-* one
+* [x] one[^1]
   * two
     continued
 1. three
@@ -45,7 +45,8 @@ See [the text][ref].
 TEXTS = [
     "A *title*",
     "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard\\\n"
-    "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "one", "two continued", "three",
+    "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "[x] one[^1]", "two continued",
+    "three",
     "quoted twice", "a", "b \\| `x`", "one", "two", "Setext", "See [the text][ref].",
 ]  # fmt: skip
 

@@ -108,6 +108,7 @@ ANDROID = """<?xml version="1.0" encoding="utf-8"?>
     <!-- not this -->
     <string name="a">I don\\'t know &amp; \\"you\\"</string>
     <string name="b" translatable="false">not this</string>
+    <string name="h">"two  words"</string>
     <string name="c">Hi <b>there</b>,\\n <xliff:g id="n" example="not this">%1$s</xliff:g>!</string>
     <string-array name="d"><item>One</item><item>Two</item></string-array>
     <plurals name="e"><item quantity="one">%d cat</item><item quantity="other">%d cats</item></plurals>
@@ -119,12 +120,13 @@ ANDROID = """<?xml version="1.0" encoding="utf-8"?>
 def test_strings_of_android_are_translated() -> None:
     document = read("android", ANDROID)
     assert [entry.line.text.replace("\ufffc", "#") for entry in document.entries] == [
-        'I don\'t know & "you"', "Hi #there#,# #!", "One", "Two", "# cat", "# cats",
+        'I don\'t know & "you"', "#two words#", "Hi #there#,# #!", "One", "Two", "# cat", "# cats",
     ]  # fmt: skip
     assert translated(document, str).decode() == ANDROID
     made = translated(read("android", ANDROID)).decode()
     assert made.count("not this") == ANDROID.count("not this")
     assert 'I DON\\\'T KNOW &amp; \\"YOU\\"<' in made
+    assert '>"TWO WORDS"<' in made
     assert "HI <b>THERE</b>,\\n <xliff:g" in made
     assert [element.tag for element in etree.fromstring(made.encode()).iter()] == [
         element.tag for element in etree.fromstring(ANDROID.encode()).iter()
