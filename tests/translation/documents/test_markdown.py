@@ -40,14 +40,14 @@ not this
 [ref]: http://not.this "not this"
 Setext
 ------
-See [the text][ref].
+See [the text][ref], and *[Ref]*.
 """
 TEXTS = [
     "A *title*",
     "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard\\\n"
     "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "[x] one[^1]", "two continued",
     "three",
-    "quoted twice", "a", "b \\| `x`", "one", "two", "Setext", "See [the text][ref].",
+    "quoted twice", "a", "b \\| `x`", "one", "two", "Setext", "See [the text][ref], and *[Ref][Ref]*.",
 ]  # fmt: skip
 
 
@@ -66,7 +66,9 @@ def test_texts_are_translated_and_codes_stay() -> None:
     assert translated(document, str).decode() == PAGE
     made = translated(read("markdown", PAGE)).decode()
     assert structure(made) == structure(PAGE)
-    assert made.lower().split() == PAGE.lower().replace("\n> twice", " twice").split()
+    assert (
+        made.lower().replace("*[ref][ref]*", "*[ref]*").split() == PAGE.lower().replace("\n> twice", " twice").split()
+    )
     assert made.count("not this") == PAGE.count("not this")
 
 
