@@ -140,8 +140,8 @@ def translate(console: "Console", request: TranslateRequest) -> None:
     """Translate line by line, by default from stdin to stdout.
 
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
-    Several models, each with --model, translate together. Of subtitles, tables and files of
-    localization the texts are translated, unless --format text is given: nmt translate -i film.srt -o film.it.srt
+    Several models, each with --model, translate together. Of subtitles, tables, HTML, Markdown and
+    files of localization the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
     """
     with quick_imports():
         from nmt.commands import translate as module

@@ -61,9 +61,20 @@ class TranslateRequest(NamedTuple):
     as_json: Annotated[bool, io("--json", help="Write one JSON object for each line.")] = False
     format: Annotated[
         str | None,
-        io("--format", metavar="NAME", help="text, srt, vtt, json, jsonl, csv, tsv, po or xliff; default: by --input."),
+        io(
+            "--format",
+            metavar="NAME",
+            help="text, srt, vtt, json, jsonl, csv, tsv, po, xliff, html, markdown, properties, "
+            "android or strings; default: by the content and the name of the input.",
+        ),
     ] = None
-    column: Annotated[str | None, io(metavar="NAME|N", help="Column of a table, or key of JSON, to translate.")] = None
+    column: Annotated[
+        list[str] | None,
+        io("--column", metavar="NAME|N", help="Column of a table, or key of JSON, to translate; can be repeated."),
+    ] = None
+    exclude: Annotated[
+        list[str] | None, io("--exclude", metavar="KEY", help="Key of JSON to leave as it is; can be repeated.")
+    ] = None
     into: Annotated[
         str | None, io(metavar="NAME|N", help="Column or key of the translation; default: that of --column.")
     ] = None

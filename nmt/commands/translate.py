@@ -14,13 +14,14 @@ from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console
 from nmt.system.device import set_threads, thread_count
-from nmt.system.distributed import connect, rank
+from nmt.system.distributed import connect, on_rank_zero, rank
 from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
-from nmt.text.readers.opening import STANDARD_INPUT, input_name, open_content, read_lines, split_member
-from nmt.translation.documents.document import Document
-from nmt.translation.documents.translating import DocumentOptions, format_of, translate_document
+from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, read_lines, split_member
+from nmt.translation.documents.document import Format, ReadOptions
+from nmt.translation.documents.recognizing import named_format, recognized_format
+from nmt.translation.documents.translating import read_document, translate_document
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, open_input, process_lines, score_batch, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
@@ -46,66 +47,66 @@ def translate(request: TranslateRequest, console: Console) -> None:
         # greedy search is faster without the log-probabilities, which plain text does not show
         search = options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})
         options = replace(options, search=search, glossary=glossary, alignment=request.alignment)
-        if (as_document := document_options(request)) is not None:
-            document = open_document(as_document, request.source, (translator.languages.source, options.to))
-            write_whole(request.output, translate_document(translator, document, options, console))
-            return
-        identity = fingerprint(request, models, translator, options)
-        if parallel is not None:
-            identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
-        with (
-            open_input(request.source) as stream,
-            open_output(request.output, identity, resumable=not stream.isatty()) as output,
-        ):
-            source = LineInput(stream, translator.scale, parallel, option)
-            if request.reference is not None:
-                score = partial(score_batch, translator, options, request.as_json)
-                process_lines("scoring", source, output, score, console)
-            else:
-                translate_stream(translator, source, output, options, request.as_json, console)
+        with open_input(request.source) as stream:
+            place = request.source or STANDARD_INPUT
+            format_ = on_rank_zero(lambda: format_of(request, first_bytes(stream)))
+            if (as_document := document_options(request, format_)) is not None:
+                as_document = replace(as_document, languages=(translator.languages.source, options.to))
+                document = read_document(stream.read(), input_name(place), as_document) if rank() == 0 else None
+                write_whole(request.output, translate_document(translator, document, options, console))
+                return
+            on_rank_zero(lambda: begin_text(stream, place))
+            identity = fingerprint(request, models, translator, options)
+            if parallel is not None:
+                identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
+            with open_output(request.output, identity, resumable=not stream.isatty()) as output:
+                source = LineInput(stream, translator.scale, parallel, option)
+                if request.reference is not None:
+                    score = partial(score_batch, translator, options, request.as_json)
+                    process_lines("scoring", source, output, score, console)
+                else:
+                    translate_stream(translator, source, output, options, request.as_json, console)
 
 
 def check(request: TranslateRequest) -> None:
     """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
-    options = {
-        "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
-        "--n-best": request.n_best > 1, "--alignment": request.alignment,
-    }  # fmt: skip
-    given = [option for option, value in options.items() if value]
-    document = document_options(request)
-    if document is not None and given:
-        raise ConfigError(
-            f"{given[0]}: the output of a file in the format {document.format} is a file of this format, which "
-            "has no place for it; leave it out, or add --format text to read the lines as they are"
-        )
+    if named := named_format(request.format, request.source):
+        document_options(request, named)
     if request.reference is not None and (request.prefixes or request.glossary or request.n_best > 1):
         raise ConfigError("--reference: --prefixes, --glossary and --n-best have no effect beside it; leave them out")
-    if "--alignment" in given and "--n-best" in given and "--json" not in given:
+    if request.alignment and request.n_best > 1 and not request.as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     if request.output is not None and not is_stream(request.output):
         inputs = (request.source, request.reference, request.prefixes, request.glossary)
         check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
 
 
-def document_options(request: TranslateRequest) -> DocumentOptions | None:
-    """Return how to read the input as a document; None for lines of text. Raises ConfigError."""
-    format_ = format_of(request.format, request.source)
-    if format_ is not None:
-        return DocumentOptions(format_, request.column, request.into)
-    for option, given in (("--column", request.column), ("--into", request.into)):
-        if given is not None:
-            raise ConfigError(f"{option}: lines of text have no columns; give the format, such as --format tsv")
-    return None
+def format_of(request: TranslateRequest, start: bytes) -> Format:
+    """Return the format of an input with these first bytes. Raises ConfigError."""
+    named = named_format(request.format, request.source)
+    if request.format is not None and named is not None:
+        return named
+    return recognized_format(named, f"--input {request.source}" if request.source else "standard input", start)
 
 
-def open_document(options: DocumentOptions, source: Path | None, languages: tuple[str, str]) -> Document | None:
-    """Read the input as a document; None in processes other than the first. Raises DataError."""
-    if rank() > 0:
+def document_options(request: TranslateRequest, format_: Format) -> ReadOptions | None:
+    """Return how to read a document, None for lines of text. Raises ConfigError for options without effect."""
+    of_documents = {"--column": request.column, "--into": request.into, "--exclude": request.exclude}
+    of_lines = {
+        "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
+        "--n-best": request.n_best > 1, "--alignment": request.alignment,
+    }  # fmt: skip
+    given = [option for option, value in (of_documents if format_ == "text" else of_lines).items() if value]
+    if given and format_ == "text":
+        raise ConfigError(f"{given[0]}: lines of text have no columns; give the format, such as --format tsv")
+    if given:
+        raise ConfigError(
+            f"{given[0]}: the output of a file in the format {format_} is a file of this format, which has no place "
+            "for it; leave it out, or add --format text to read the lines as they are"
+        )
+    if format_ == "text":
         return None
-    place = source or STANDARD_INPUT
-    with open_content(place, read_once=True) as stream:
-        data = stream.read()
-    return options.read(data, input_name(place), languages)
+    return ReadOptions(format_, request.column or (), request.into, request.exclude or ())
 
 
 def fingerprint(

@@ -17,7 +17,7 @@ from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map
 from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
-from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_text
+from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
 from nmt.text.tokenizer import EOS
 from nmt.translation.options import TranslateOptions
 from nmt.translation.sinks import ResumableFile, StreamOutput
@@ -92,14 +92,14 @@ class LineInput:
 
 @contextmanager
 def open_input(path: Path | None) -> Iterator[BinaryIO]:
-    """Open lines of text, by default standard input; in the first process only, the others have no lines.
+    """Open a file, by default standard input; in the first process only, the others have no lines.
 
-    Raises DataError as `open_text` does, also while they are read.
+    Raises DataError as `open_content` does, also while it is read.
     """
     if rank() > 0:
         yield io.BytesIO()
     else:
-        with open_text(path or STANDARD_INPUT, read_once=True) as stream:
+        with open_content(path or STANDARD_INPUT, read_once=True) as stream:
             yield stream
 
 

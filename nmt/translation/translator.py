@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
@@ -41,6 +41,7 @@ _GPU_SCALE = 16
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
 
+Text = TypeVar("Text", str, Line)
 _UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
@@ -215,7 +216,7 @@ class Translator:
             return self.translate_lines([lines], options)[0]
         return (one for batch in self.line_batches(_checked(lines)) for one in self.translate_lines(batch, options))
 
-    def line_batches(self, lines: Iterable[str]) -> Iterator[list[str]]:
+    def line_batches(self, lines: Iterable[Text]) -> Iterator[list[Text]]:
         """Yield lines in batches of the size that the device needs."""
         remaining, size = iter(lines), self.scale * LINE_BATCH_SIZE
         return iter(lambda: list(islice(remaining, size)), [])

@@ -138,13 +138,13 @@ class TestInput:
 
     @pytest.mark.usefixtures("absolute_paths")
     def test_name_of_a_format_that_is_not_translated_is_refused(self, model: Path, tmp_path: Path) -> None:
-        for name in ("strings.xml", "page.HTML", "text.docx.gz"):
+        for name in ("page.RST", "song.lrc", "text.docx.gz"):
             path = write_lines(tmp_path / name, "the cat sleeps")
             refused = run_command("translate", "-m", model, "-i", path)
             assert (refused.exit_code, refused.stdout) == (2, "")
             assert f"--input {path}: files in the format .{name.lower().split('.')[1]} are not" in refused.stderr
-            assert "convert it to one of srt, vtt, json, " in refused.stderr
-        as_text = run_command("translate", "-m", model, "-i", tmp_path / "strings.xml", "--format", "text", "-q")
+            assert "convert it to one of the formats srt, vtt, json, " in refused.stderr
+        as_text = run_command("translate", "-m", model, "-i", tmp_path / "song.lrc", "--format", "text", "-q")
         assert as_text.stdout.count("\n") == 1
 
     @pytest.mark.usefixtures("absolute_paths")

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 from nmt.errors import DataError
@@ -83,14 +83,25 @@ def open_text(path: Path, read_once: bool = False) -> Iterator[io.BufferedReader
     Raises DataError if many of the first bytes are not UTF-8, or NUL: for UTF-16, GB 18030, binary data.
     """
     with open_content(path, read_once) as stream:
-        start = b"" if stream.isatty() else stream.peek(_FIRST_BYTES)
-        suspicious = len(start) - len(start.decode(errors="ignore").encode()) + start.count(0)
-        if suspicious >= max(_SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE * len(start)) or start.startswith(_UTF16):
-            found = f"{suspicious} of the first {len(start)} bytes belong to another encoding or to binary data"
-            raise DataError(f"{input_name(path)}: expected text in UTF-8, {found}; {_advice(start)}")
-        if start.startswith(codecs.BOM_UTF8):
-            stream.read(len(codecs.BOM_UTF8))
+        begin_text(stream, path)
         yield stream
+
+
+def begin_text(stream: BinaryIO, path: Path) -> None:
+    """Move a stream behind a byte order mark of UTF-8. Raises DataError for other encodings and binary data."""
+    start = first_bytes(stream)
+    suspicious = len(start) - len(start.decode(errors="ignore").encode()) + start.count(0)
+    if suspicious >= max(_SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE * len(start)) or start.startswith(_UTF16):
+        found = f"{suspicious} of the first {len(start)} bytes belong to another encoding or to binary data"
+        raise DataError(f"{input_name(path)}: expected text in UTF-8, {found}; {_advice(start)}")
+    if start.startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+
+
+def first_bytes(stream: BinaryIO) -> bytes:
+    """Return what a first read gives, which stays to be read; nothing of a terminal, which would wait for it."""
+    peek = getattr(stream, "peek", lambda _: b"")
+    return b"" if stream.isatty() else bytes(peek(_FIRST_BYTES))
 
 
 def _advice(raw: bytes) -> str:

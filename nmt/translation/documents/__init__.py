@@ -1,5 +1,5 @@
-"""Documents whose texts are translated: subtitles, tables, and files of localization.
+"""Documents whose texts are translated: subtitles, tables, files of localization, HTML, Markdown.
 
-Each format has a module with a function that finds the texts of a document. In subtitles and JSON they are replaced at
-their positions in the original; tables, PO and XLIFF are written by the libraries that read them.
+Each format has a function that finds the entries of a document: texts, and what puts translations in their places.
+These are positions in the original, so that everything else stays byte for byte; only XLIFF is written by lxml.
 """

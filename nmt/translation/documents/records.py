@@ -1,93 +1,119 @@
-"""Records: the rows of CSV and TSV, and JSON lines, in which a column or key is translated.
+"""Tables: the rows of CSV and TSV, in which columns are translated.
 
-Values stay; the quotes and spaces around them are written anew in the rows that are.
+Rows without a translation stay byte for byte; in the others, quotes and spaces around the values are written anew.
 """
 
 import csv
 import io
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nmt.errors import ConfigError, DataError
-from nmt.translation.documents.document import TRANSLATED, Content, Document, Slot
-from nmt.translation.documents.json_strings import quoted, value_of
+from nmt.errors import ConfigError
+from nmt.text.items import Line
+from nmt.text.readers.tables import delimiter_of
+from nmt.translation.documents.document import TRANSLATED, Content, Document, Edits, Entry, ReadOptions, read_text
 
-_SEPARATORS = ",;\t|"
 # A first line that tells Excel the separator.
 _STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
+_RAW_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
-def read_table(content: Content, format_: str, column: str | None, into: str | None = None) -> Document:
-    """Find the texts of a column; their translations replace them or go to the column `into`, where that is empty.
+@dataclass
+class _Row:
+    """The cells of a row, the span of its lines, and whether a cell has changed."""
 
-    A name is looked up in the first row, which is then not translated; a number counts columns from 1. A column `into`
-    that does not exist is added after the last one. The separator of CSV is the one that its first row has most of.
-    Quotes have no meaning in TSV. Raises ConfigError for an unknown column, DataError for a row with another number of
-    columns than the first.
+    cells: list[str]
+    start: int
+    end: int
+    is_changed: bool = False
+
+
+def read_table(content: Content, options: ReadOptions) -> Document:
+    """Find the texts of a column; their translations replace them or go to another column, where that is empty.
+
+    A name is looked up in the first row, which is then not translated; a number counts columns from 1. A column for the
+    translations that does not exist is added after the last one. Quotes have no meaning in TSV. Raises ConfigError for
+    an unknown column, DataError for a row with another number of columns than the first.
     """
-    stated = _STATED.match(content.text) if format_ == "csv" else None
-    body = content.text[stated.end() :] if stated else content.text
-    first = re.split(r"[\r\n]", re.sub('"[^"]*"', "", body.lstrip("\r\n")), maxsplit=1)[0]
-    separator = stated[1] if stated else max(_SEPARATORS, key=first.count) if format_ == "csv" else "\t"
-    form: dict[str, Any] = {"delimiter": separator, "strict": True, "lineterminator": content.line_end}
-    if format_ == "tsv":
+    is_csv = options.format == "csv"
+    stated = _STATED.match(content.text) if is_csv else None
+    lines = list(_RAW_LINE.finditer(content.text, stated.end() if stated else 0))
+    separator = stated[1] if stated else delimiter_of([line[0] for line in lines]) if is_csv else "\t"
+    form: dict[str, Any] = {"delimiter": separator, "strict": True}
+    if not is_csv:
         form |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
-    limit = csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(io.StringIO(body, newline=""), **form)
-    rows, numbers, skipped = list[list[str]](), list[int](), int(stated is not None)
-    try:
-        number = skipped + 1
-        for row in reader:
-            rows.append(row)
-            numbers.append(number)
-            number = skipped + reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"{content.name}:{number}: not CSV: {error}, in the row that begins in this line") from None
-    finally:  # readers of corpora keep the limit, which tells of a quote that is not closed
-        csv.field_size_limit(limit)
-    slots = _cells(
-        content.name, [(number, row) for number, row in zip(numbers, rows, strict=True) if row], column, into
-    )
+    rows = _rows(content, lines, form)
+    entries = _entries(content, rows, options) if rows else []
 
     def encoded() -> bytes:
-        buffer = io.StringIO()
-        if format_ == "tsv":  # which has no way to write tabs and line ends
-            rows[:] = [[re.sub(r"[\t\r\n]+", " ", cell) for cell in row] for row in rows]
-        csv.writer(buffer, **form).writerows(rows)
-        return content.encode(f"{stated[0] if stated else ''}{buffer.getvalue()}")
+        edits = Edits(content)
+        for row in (row for row in rows if row.is_changed):
+            raw, buffer = content.text[row.start : row.end], io.StringIO()
+            if not is_csv:  # which has no way to write tabs and line ends
+                row.cells = [re.sub(r"[\t\r\n]+", " ", cell) for cell in row.cells]
+            csv.writer(buffer, **form, lineterminator=raw[len(raw.rstrip("\r\n")) :]).writerow(row.cells)
+            edits.replace(row.start, row.end, buffer.getvalue())
+        return edits.encoded()
 
-    return Document(content.name, slots, encoded, TRANSLATED.format(into) if into else "it has no text")
+    without = TRANSLATED.format(options.into) if options.into else "it has no text"
+    return Document(content.name, entries, encoded, without)
 
 
-def _cells(name: str, rows: list[tuple[int, list[str]]], column: str | None, into: str | None) -> list[Slot]:
-    """Return the slots of a column; a column `into` that does not exist is added to the rows."""
-    if not rows:
-        return []
-    head, width = [cell.strip() for cell in rows[0][1]], len(rows[0][1])
-    for number, row in rows:
-        if len(row) != width:
-            raise DataError(f"{name}:{number}: found {len(row)} columns, expected {width} as in line {rows[0][0]}")
-    if column is None:
-        raise ConfigError(f"--column: which column is translated? give its name or number; found {', '.join(head)}")
-    has_header = not column.isdecimal() or (into is not None and not into.isdecimal())
-    source = _index("--column", column, head)
-    if source == width:
-        raise ConfigError(f"--column {column}: no such column; found {', '.join(head)}")
+def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]) -> list[_Row]:
+    """Return the rows that are not empty."""
+    limit = csv.field_size_limit(sys.maxsize)
+    reader, rows, read = csv.reader((line[0] for line in lines), **form), list[_Row](), 0
+    try:
+        for cells in reader:
+            if cells:
+                rows.append(_Row(cells, lines[read].start(), lines[reader.line_num - 1].end()))
+            read = reader.line_num
+    except csv.Error as error:
+        problem = f"not CSV: {error}, in the row that begins in this line"
+        raise content.error(lines[read].start(), problem) from None
+    finally:  # readers of corpora keep the limit, which tells of a quote that is not closed
+        csv.field_size_limit(limit)
+    return rows
+
+
+def _entries(content: Content, rows: list[_Row], options: ReadOptions) -> list[Entry]:
+    """Return the entries of a column; a column for the translations that does not exist is added to the rows."""
+    head, into = [cell.strip() for cell in rows[0].cells], options.into
+    width, found = len(head), f"found {', '.join(head)}"
+    if row := next((row for row in rows if len(row.cells) != width), None):
+        expected = f"expected {width} as in line {content.line_number(rows[0].start)}"
+        raise content.error(row.start, f"found {len(row.cells)} columns, {expected}")
+    if len(options.columns) != 1:
+        advice = "for lines of text give --format text"
+        raise ConfigError(f"--column: which column is translated? give its name or number; {found}; {advice}")
+    column = options.columns[0]
+    if (source := _index("--column", column, head)) == width:
+        raise ConfigError(f"--column {column}: no such column; {found}")
     target = source if into is None else _index("--into", into, head)
+    has_header = not column.isdecimal() or (into is not None and not into.isdecimal())
     if target == width:
-        for _, row in rows:
-            row.append("")
-        rows[0][1][-1] = into or "" if has_header else ""
-    return [
-        Slot(row[source], f"line {number:,}", partial(row.__setitem__, target))
-        for number, row in rows[has_header:]
-        if target == source or not row[target].strip()
-    ]
+        for row in rows:
+            row.cells.append("")
+            row.is_changed = True
+        rows[0].cells[-1] = into or "" if has_header else ""
+
+    def write(line: Line, row: _Row, text: Line) -> None:
+        if target != source or line != text:
+            row.is_changed, row.cells[target] = True, str(line)
+
+    entries = list[Entry]()
+    for row in rows[has_header:]:
+        if target == source or not row.cells[target].strip():
+            text, place = read_text(row.cells[source]), f"line {content.line_number(row.start):,}"
+            entries.append(Entry(text, place, partial(write, row=row, text=text)))
+    return entries
 
 
-def _index(option: str, column: str, names: list[str]) -> int:
+def _index(option: str, column: str, names: Sequence[str]) -> int:
     """Return the index of a column, that after the last one if it does not exist."""
     if column.isdecimal():
         if not 1 <= int(column) <= len(names) + 1:
@@ -95,39 +121,6 @@ def _index(option: str, column: str, names: list[str]) -> int:
         return int(column) - 1
     if names.count(column) > 1:
         places = " and ".join(str(number) for number, name in enumerate(names, start=1) if name == column)
-        raise ConfigError(
-            f"{option} {column}: the columns {places} have this name; rename one, or give a number, with which the "
-            "first row is translated, too"
-        )
+        advice = "rename one, or give a number, with which the first row is translated, too"
+        raise ConfigError(f"{option} {column}: the columns {places} have this name; {advice}")
     return names.index(column) if column in names else len(names)
-
-
-def read_json_lines(content: Content, column: str | None, into: str | None = None) -> Document:
-    """Find the string with the key `column` of each line; its translation replaces it or gets the key `into`.
-
-    Lines whose value of `into` is a string that is not empty have a translation already. Raises ConfigError without
-    `column`, DataError for a line that is no object or lacks the key.
-    """
-    if column is None:
-        raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
-    slots, written = list[Slot](), [line.text for line in content.lines]
-    for index, line in enumerate(content.lines):
-        if not line.text.strip():
-            continue
-        value = value_of(content, line.text, line.start)
-        if not isinstance(value, dict) or not isinstance(value.get(column), str):
-            found = f"an object with the keys {', '.join(value)}" if isinstance(value, dict) else "no object"
-            raise content.error(line.start, f"found {found[:200]}, expected an object with a string for {column!r}")
-        target = value.get(into) if into else None
-        target = "" if target is None else target
-        if not isinstance(target, str):
-            raise content.error(line.start, f"--into {into}: found {target!r:.60}, expected a string or no such key")
-
-        def write(translation: str, index: int = index, value: dict[str, object] = value) -> None:
-            written[index] = quoted(value | {into or column: translation})
-
-        if into in (None, column) or not target.strip():
-            slots.append(Slot(value[column], f"line {index + 1:,}", write))
-    end = content.line_end
-    without = TRANSLATED.format(into) if into else "it has no text"
-    return Document(content.name, slots, lambda: content.encode("".join(f"{line}{end}" for line in written)), without)

@@ -1,16 +1,11 @@
 """SubRip and WebVTT: texts of cues, wrapping, and everything that stays."""
 
 import re
-import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.translation.documents.document import Content
-from nmt.translation.documents.subtitles import read_subtitles, wrap
-from tests.translation.documents.writing import texts, translated
+from tests.translation.documents.writing import read, texts, translated
 
 SRT = """1
 00:00:01,000 --> 00:00:02,500  X1:10
@@ -65,13 +60,16 @@ def test_only_the_texts_of_cues_and_speakers_differ(
     format_: str, text: str, expected: list[str], mark: bytes, line_end: str
 ) -> None:
     data = mark + text.replace("\n", line_end).encode()
-    document = read_subtitles(Content.decode(data, "a"), format_)
+    document = read(format_, data)
     assert texts(document) == expected
-    assert document.encoded() == data
+    assert translated(document, str) == data
+    document = read(format_, data)
     changed = text
-    words = "Hello, my|old friend.|i>|Who is there?|Me.|{\\an8}Bye|a paragraph"
-    for own in f"{words}|<v Bob>Salt|pepper|and|<c.loud>oil</c>|<v Ann>Yes.|<v Bob>No.".split("|"):
-        changed = changed.replace(own, own.upper()) if format_ == "srt" or "<" in own or own in "pepperand" else changed
+    words = (
+        "Hello, my|old friend.|Who is there|Me.|Bye|a paragraph" if format_ == "srt" else "Salt|pepper|and|oil|Yes.|No."
+    )
+    for own in words.split("|"):
+        changed = changed.replace(own, own.upper())
     assert translated(document) == mark + changed.replace("\n", line_end).encode()
 
 
@@ -92,12 +90,12 @@ def test_only_the_texts_of_cues_and_speakers_differ(
 )  # fmt: skip
 def test_damaged_file_is_an_error_with_its_line(name: str, text: str, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
-        read_subtitles(Content(name, text), name[-3:])
+        read("srt" if name == "a.srt" else "vtt", text, name)
 
 
 def test_dashes_of_speakers_are_no_part_of_the_text() -> None:
     cue = "<i>-Yes.\n {\\an8}– «No.</i>\n-5 degrees\n- - and\nmore -- and"
-    document = read_subtitles(Content("a.srt", f"00:00:01 --> 00:00:02\n{cue}"), "srt")
+    document = read("srt", f"00:00:01 --> 00:00:02\n{cue}")
     assert texts(document) == ["Yes.", "«No.</i> -5 degrees", "- and more -- and"]
     made = iter("ABC")
     assert translated(document, lambda _: next(made)).decode().endswith("\n<i>-A\n {\\an8}– B\n- C")
@@ -105,31 +103,39 @@ def test_dashes_of_speakers_are_no_part_of_the_text() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", "1\n00:00:01,000 --> 00:00:02,000\n\n"])
 def test_file_without_text_is_unchanged(text: str) -> None:
-    assert translated(read_subtitles(Content("a.srt", text), "srt")).decode() == text
+    assert translated(read("srt", text)).decode() == text
 
 
 def test_times_end_the_text_before_them() -> None:
     text = "WEBVTT\n\n00:01.000 --> 00:02.000\nHi\n00:02.000 --> 00:03.000\nHo\n"
-    assert texts(read_subtitles(Content("a.vtt", text), "vtt")) == ["Hi", "Ho"]
+    assert texts(read("vtt", text)) == ["Hi", "Ho"]
 
 
-@given(st.lists(st.sampled_from(["a", "bcd", "efghij", "<i>", "我们", "好。"]), max_size=12), st.integers(1, 4))
-def test_lines_are_few_complete_and_balanced(words: list[str], count: int) -> None:
-    text = " ".join(words)
-    lines = wrap(text, count, widest=12)
-    assert len(lines) <= count
-    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-    bare = [re.sub("<i>", "", line) for line in lines]
-    widths = [sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in line) for line in bare]
-    # no line is longer than an even share and the longest word
-    assert max(widths) <= max(12, (len(text) + text.count("我们") * 2 + text.count("好。") * 2) / count + 7)
+@pytest.mark.parametrize(
+    "text", ["10:15:30", "9:41:00 AM", "Rome --> Naples", "00:00:01,000", "It is 2:30:00", "3 -> 4"]
+)
+def test_text_of_a_subtitle_may_be_a_time_or_have_an_arrow(text: str) -> None:
+    subtitles = f"1\n00:00:01,000 --> 00:00:02,000\n{text}\n\n2\n00:00:03,000 --> 00:00:04,000\nHi\n"
+    assert texts(read("srt", subtitles)) == [text, "Hi"]
 
 
-def test_fewer_lines_are_used_where_they_are_not_wider_than_the_original() -> None:
-    assert wrap("Yes, I do", 2, widest=10) == ["Yes, I do"]
-    assert wrap("Yes, I do", 2, widest=8) == ["Yes,", "I do"]
+@pytest.mark.parametrize("line_end", ["\n", "\r\r\n"])
+def test_blank_line_behind_a_number_and_cr_cr_lf_are_tolerated(line_end: str) -> None:
+    text = "1\n\n00:00:01,000 --> 00:00:02,000\nHi\n\n2\n\n00:00:03,000 --> 00:00:04,000\nHo\n".replace("\n", line_end)
+    document = read("srt", text)
+    assert texts(document) == ["Hi", "Ho"]
+    assert translated(document).decode() == text.replace("Hi", "HI").replace("Ho", "HO")
 
 
-def test_chinese_is_broken_between_characters_but_not_before_punctuation() -> None:
-    assert wrap("我不知道现在应该做，真的", 2, widest=14) == ["我不知道现在", "应该做，真的"]
-    assert wrap("一二三四五，六七八九", 2, widest=10) == ["一二三四五，", "六七八九"]
+def test_only_an_empty_line_ends_a_cue_of_webvtt() -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n \nHi you\n \nand me\n\nNot this\n"
+    document = read("vtt", text)
+    assert texts(document) == ["Hi you", "and me"]
+    assert translated(document).decode() == text.replace("Hi you", "HI YOU").replace("and me", "AND ME")
+
+
+def test_codes_are_markup_and_characters_are_escaped() -> None:
+    cue = "<i>Tom &amp; <00:19.000>&lt;Bob&gt;</i> &amp;c."
+    document = read("vtt", f"WEBVTT\n\n00:01.000 --> 00:02.000\n{cue}\n")
+    assert [item.text for item in document.entries[0].line.items if item.is_markup] == ["<i>", "<00:19.000>", "</i>"]
+    assert translated(document).decode().endswith(f"\n{cue.replace('Tom', 'TOM').replace('&amp;c', '&amp;C')}\n")

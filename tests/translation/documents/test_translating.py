@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nmt.text.protection import compare
 
+from nmt.text.content import compare
+from nmt.text.items import Line, read
 from nmt.translation import translator
-from nmt.translation.translator import TranslateOptions, Translation, Translator
+from nmt.translation.documents.translating import translate_html
+from nmt.translation.translator import Translation, Translator
 from tests.builders import run_command, save_model, tiny_loaded_model
 
 SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\nThe cat\r\nsleeps.\r\n"
@@ -23,12 +25,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def capitals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Replace the translator; returns the list of lines that it is given."""
+    """Replace the translator; returns the list of lines that it is given. It loses the last item of `lost` lines."""
     given: list[str] = []
 
-    def translate_lines(_: Any, lines: Sequence[str], options: TranslateOptions, *others: Any) -> list[Translation]:
-        given.extend(lines)
-        return [Translation(line, line.upper(), 0.0, diff=compare(line, line.upper())) for line in lines]
+    def translation(source: str | Line) -> Translation:
+        line = read(source) if isinstance(source, str) else source
+        made = line._replace(text=line.text.upper())
+        made = made.without(line.items[-1]) if "lost" in str(source) else made
+        return Translation(str(source), str(made), 0.0, line=made, diff=compare(str(line).upper(), str(made).upper()))
+
+    def translate_lines(_: Any, lines: Sequence[str | Line], *others: Any) -> list[Translation]:
+        given.extend(map(str, lines))
+        return list(map(translation, lines))
 
     monkeypatch.setattr(Translator, "translate_lines", translate_lines)
     return given
@@ -77,7 +85,7 @@ def test_damaged_document_changes_nothing(model: Path, tmp_path: Path, capitals:
 
 
 def test_texts_that_differ_are_named_by_their_places(model: Path, tmp_path: Path, capitals: list[str]) -> None:
-    cues = ["one", "open {lost}", "two", "open {name}", "three"]
+    cues = ["one", "open lost {a}", "two", "lost {b}", "three"]
     source = tmp_path / "a.srt"
     source.write_text("\n\n".join(f"00:00:01 --> 00:00:02\n{cue}" for cue in cues))
     done = run_command("translate", "-m", model, "-i", source)
@@ -101,8 +109,9 @@ def test_many_texts_are_translated_in_order(
     [
         ("--column a", "--column: lines of text have no columns; give the format, such as --format tsv"),
         ("--into a", "--into: lines of text have no columns"),
-        ("--format srt --column 1", "--column: a file in the format srt has no columns; leave it out"),
-        ("--format json --into a", "--into: a file in the format json has no columns; leave it out"),
+        ("--format srt --column 1", "--column: the format srt has no columns or keys for it; leave it out"),
+        ("--format json --into a", "--into: the format json has no columns or keys for it; leave it out"),
+        ("--format po --exclude a", "--exclude: the format po has no columns or keys for it; leave it out"),
         ("--format sub", "--format: found sub, expected text, srt"),
         ("--format srt --json", "--json: the output of a file in the format srt is a file of this format"),
         ("--format srt --n-best 2", "--n-best: the output of a file in the format srt"),
@@ -131,3 +140,35 @@ def test_file_without_texts_to_translate_is_explained(model: Path, tmp_path: Pat
     done = run_command("translate", "-m", model, "-i", tmp_path / "a.srt")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "a.srt: nothing to translate: it has no text" in done.stderr
+    (tmp_path / "a.json").write_text('{"Where is the station?": "", "b": "42"}')
+    done = run_command("translate", "-m", model, "-i", tmp_path / "a.json")
+    assert "a.json: nothing to translate: no text has a letter: Where is the station?, b\n" in done.stderr
+    assert "translated 0 texts in 0.0 s; 2 without a letter\n" in done.stderr
+
+
+def test_stream_is_a_document_by_its_content(model: Path, capitals: list[str]) -> None:
+    done = run_command("translate", "-m", model, "-q", stdin=SRT)
+    assert done.stdout == SRT.replace("The cat", "THE CAT").replace("sleeps", "SLEEPS").replace("\r", "")
+    assert run_command("translate", "-m", model, "-q", stdin="{0} files\n").stdout == "{0} FILES\n"
+    refused = run_command("translate", "-m", model, stdin="<?xml version='1.0'?><tmx></tmx>")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "error: standard input: files of XML are not translated" in refused.stderr
+    as_lines = run_command("translate", "-m", model, "-q", "--format", "text", stdin=SRT)
+    assert as_lines.stdout == "1\n00:00:01,000 --> 00:00:02,000\nTHE CAT\nSLEEPS.\n"
+    table = run_command("translate", "-m", model, stdin="a,b\n1,2\n3,4\n")
+    assert table.stderr.startswith(
+        "error: --column: which column is translated? give its name or number; found a, b; for l"
+    )
+
+
+def test_wrapped_sentences_are_joined_and_wrapped_again(model: Path, tmp_path: Path, capitals: list[str]) -> None:
+    source = tmp_path / "a.po"
+    source.write_text('msgid ""\n"It is so that\\n"\n"the cat sleeps. {0}\\n"\nmsgstr ""\n')
+    done = run_command("translate", "-m", model, "-i", source, "-q")
+    assert done.stdout.endswith('msgstr ""\n"IT IS SO THAT THE\\n"\n"CAT SLEEPS. {0}\\n"\n'), done.stdout
+    assert capitals == ["It is so that the cat sleeps. {0}"]
+
+
+def test_html_is_translated_from_python(model: Path, capitals: list[str]) -> None:
+    page = '<p title="a">Hi <b>you</b> &amp; me</p>'
+    assert translate_html(Translator.load(model), page) == '<p title="A">HI <b>YOU</b> &amp; ME</p>'

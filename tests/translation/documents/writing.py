@@ -1,17 +1,25 @@
-"""Write documents with translations that a function makes."""
+"""Read documents, and write them with translations that a function makes of the texts between the items."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
-from nmt.translation.documents.document import Document
+from nmt.translation.documents.document import Document, Format, ReadOptions
+from nmt.translation.documents.translating import read_document
+
+
+def read(format_: str, data: str | bytes, name: str = "a", **options: Any) -> Document:
+    """Read a document for a model from English to Italian."""
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return read_document(raw, name, ReadOptions(cast(Format, format_), languages=("en", "it"), **options))
 
 
 def texts(document: Document) -> list[str]:
     """Return the texts to translate."""
-    return [slot.text for slot in document.slots]
+    return [str(entry.line) for entry in document.entries]
 
 
 def translated(document: Document, translate: Callable[[str], str] = str.upper) -> bytes:
     """Return the file with the translations of all texts."""
-    for slot in document.slots:
-        slot.write(translate(slot.text))
+    for entry in document.entries:
+        entry.write(entry.line._replace(text=translate(entry.line.text)))
     return document.encoded()

@@ -6,9 +6,9 @@ import pytest
 from lxml import etree
 
 from nmt.errors import DataError
-from nmt.translation.documents.document import Content, Document
-from nmt.translation.documents.localization import read_xliff
-from nmt.translation.documents.translating import DocumentOptions
+from nmt.text.items import Line
+from nmt.translation.documents.document import Document
+from tests.translation.documents import writing
 from tests.translation.documents.writing import texts, translated
 
 OLD = """<?xml version="1.0" encoding="utf-8"?>
@@ -40,12 +40,12 @@ OLD = """<?xml version="1.0" encoding="utf-8"?>
 </xliff>
 """
 EXPECTED = {
-    "1": "OPEN THE FILE &amp; &lt;CLOSE&gt; IT",
+    "1": "OPEN THE FILE &amp; &lt;close&gt; IT",
     "2": 'SEE <g id="1" ctype="x-b">THE PAGE</g> <x id="2"/>, <bpt id="3">&lt;i&gt;</bpt>NOW'
     '<ept id="3">&lt;/i&gt;</ept>',
     "3": "STATE", "4": "EMPTY", "5": "FINAL", "6": "fatto", "7": None, "8": None,
     "9": '<mrk mtype="seg" mid="0">ONE.</mrk> <mrk mtype="seg" mid="1"><g id="1">TWO</g>.</mrk>',
-    "10": ' <x id="1"/>', "11": "A &lt;B&gt; &amp;\n B",
+    "10": ' <x id="1"/>', "11": "A &lt;b&gt; &amp;\n B",
     "12": 'ASK <mrk mtype="protected">the <g id="1">name</g></mrk> AGAIN',
 }  # fmt: skip
 NEW = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en">
@@ -62,13 +62,7 @@ NEW = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcL
 
 
 def read(text: str) -> Document:
-    return read_xliff(Content("a.xlf", text), "en", "it")
-
-
-def capitals(text: str) -> str:
-    """Return a text in capitals, but its tags as they are."""
-    return "".join(part if part.startswith("<code") or part.startswith("</code") else part.upper()
-                   for part in re.split(r"(</?code-\d+/?>)", text))  # fmt: skip
+    return writing.read("xliff", text, "a.xlf")
 
 
 def target_of(unit: etree._Element) -> str | None:
@@ -95,8 +89,8 @@ def without_targets(data: bytes) -> bytes:
 
 def test_units_without_translation_get_a_target_for_review() -> None:
     document = read(OLD)
-    assert document.slots[0].place == "unit 1 (line 6)"
-    made = translated(document, capitals)
+    assert document.entries[0].place == "unit 1 (line 6)"
+    made = translated(document)
     units = {unit.get("id"): unit for unit in etree.fromstring(made).iter("{*}trans-unit")}
     assert {id_: target_of(unit) for id_, unit in units.items()} == EXPECTED
     states = {
@@ -109,7 +103,7 @@ def test_units_without_translation_get_a_target_for_review() -> None:
 
 
 def test_segments_of_version_2_get_a_target() -> None:
-    made = translated(read(NEW), capitals)
+    made = translated(read(NEW))
     units = list(etree.fromstring(made).iter("{*}segment"))
     assert [(unit.get("state"), target_of(unit)) for unit in units] == [
         ("translated", 'PRESS <pc id="1">THE <ph id="2"/></pc> <mrk id="m1" translate="no">OK</mrk> BUTTON.'),
@@ -124,7 +118,7 @@ def test_segments_of_version_2_get_a_target() -> None:
 @pytest.mark.parametrize("text", [OLD, NEW], ids=["1.2", "2.0"])
 def test_only_targets_and_states_differ(text: str, encoding: str, line_end: str) -> None:
     data = text.replace("\n", line_end).replace('"utf-8"', f'"{encoding.removesuffix("-sig")}"').encode(encoding)
-    document = DocumentOptions("xliff").read(data, "a.xlf", ("en", "it"))
+    document = writing.read("xliff", data, "a.xlf")
     made = translated(document, lambda text: f"{text}<&]]>\n")
     assert without_targets(made) == without_targets(data)
     assert ("\r\n" in made.decode(encoding)) == (line_end == "\r\n")
@@ -132,8 +126,8 @@ def test_only_targets_and_states_differ(text: str, encoding: str, line_end: str)
 
 def test_a_segment_that_is_left_to_the_user_keeps_its_source() -> None:
     document = read(OLD)
-    second = next(slot for slot in document.slots if "Two" in slot.text)
-    second.write(capitals(second.text))
+    second = next(entry for entry in document.entries if "Two" in str(entry.line))
+    second.write(second.line._replace(text=second.line.text.upper()))
     units = {unit.get("id"): unit for unit in etree.fromstring(document.encoded()).iter("{*}trans-unit")}
     assert target_of(units["9"]) == EXPECTED["9"].replace("ONE", "One")  # type: ignore[union-attr]
     assert target_of(units["1"]) is None
@@ -157,10 +151,28 @@ def test_own_entities_of_a_file_are_text() -> None:
     etree.fromstring(document.encoded())
 
 
-def test_tags_that_cross_give_xml() -> None:
+def test_codes_that_cross_give_xml() -> None:
     document = read(NEW)
-    document.slots[0].write("a <code-0>b <b> <code-2/></b> c <code-3/></code-0>".replace("</b>", "</code-9>"))
+    opening, single, closing = (item for item in document.entries[0].line.items[:3])
+    document.entries[0].write(Line("a \ufffc b \ufffc c \ufffc", (closing, opening, single)))
     etree.fromstring(document.encoded())
+
+
+def test_codes_of_angular_are_pairs_and_breaks() -> None:
+    text = 'See <x id="START_LINK" ctype="x-a"/>it<x id="CLOSE_LINK" ctype="x-a"/><x id="LINE_BREAK" ctype="lb"/>'
+    (entry,) = read(
+        f'<xliff><trans-unit id="1"><source>{text}<ph id="0" equiv="x"/></source></trans-unit></xliff>'
+    ).entries
+    found = [(item.role, item.name, item.is_named, item.is_markup) for item in entry.line.items]
+    assert found == [
+        ("opening", "link", False, True), ("closing", "link", False, True), ("break", "", False, True),
+        ("single", "", True, True),
+    ]  # fmt: skip
+
+
+def test_unit_without_source_is_named_and_stays() -> None:
+    document = read('<xliff><trans-unit id="1"/><trans-unit id="2"><source>Hi</source></trans-unit></xliff>')
+    assert (texts(document), document.kept) == (["Hi"], ("unit without a source", ["unit 1 (line 1)"]))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +180,6 @@ def test_tags_that_cross_give_xml() -> None:
     [
         ("<xliff>\n<a></xliff>", "a.xlf:2: not XML: Opening and ending tag mismatch"),
         ("<html/>", "a.xlf:1: not XLIFF: the first element is <html>"),
-        ('<xliff>\n<trans-unit id="1"/></xliff>', "a.xlf:2: <trans-unit> has no source"),
         ("<xliff>" + "<g>" * 300 + "</g>" * 300 + "</xliff>", "a.xlf:1: not XML: "),
         (OLD.replace('"en-US"', '"de"'), 'a.xlf:4: source-language="de", but the model translates en to it'),
         (NEW.replace("srcLang", 'trgLang="fr" srcLang'), 'a.xlf:1: trgLang="fr", but the model translates en to it'),

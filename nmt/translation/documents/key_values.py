@@ -1,0 +1,59 @@
+"""Files of a key and a text in each line: Java's .properties and Apple's .strings."""
+
+import json
+import re
+
+from nmt.text.items import Line
+from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, read_text
+
+# https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io.Reader-
+_PROPERTY = re.compile(
+    r"^[ \t\f]*(?:[#!].*|(?:[^\s:=#!\\]|\\.)(?:[^\s:=\\]|\\.)*(?:[ \t\f]*[:=][ \t\f]*|[ \t\f]+)"
+    r"(?P<value>(?:[^\r\n\\]|\\(?:\r\n|[\s\S]))*))",
+    re.MULTILINE,
+)
+_STRING = re.compile(
+    r'/\*[\s\S]*?\*/|//[^\r\n]*|(?:"(?:[^"\\]|\\[\s\S])*"|[\w.-]+)\s*=\s*"(?P<value>(?:[^"\\]|\\[\s\S])*)"\s*;'
+)
+_ESCAPE = re.compile(r"\\(?:[uU]([\dA-Fa-f]{4})|(\r\n|[\s\S])[ \t\f]*)")
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def read_key_values(content: Content, options: ReadOptions) -> Document:
+    """Find the values of a file in the format `properties` or `strings`.
+
+    In .properties without other characters than those of ASCII, they are written as `\\u00e8`. In messages of Java with
+    `{0}`, apostrophes are doubled.
+    """
+    is_java, edits, entries = options.format == "properties", Edits(content), list[Entry]()
+    is_ascii = content.text.isascii() or content.encoding == "latin-1"
+    for match in (_PROPERTY if is_java else _STRING).finditer(content.text):
+        if match["value"] is None:
+            continue
+        text = _ESCAPE.sub(lambda one: _unescaped(one, is_java), match["value"])
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        is_message = is_java and bool(re.search(r"\{\d", text)) and "'" not in text.replace("''", "")
+        line = read_text(text.replace("''", "'") if is_message else text)
+
+        def form(line: Line, is_message: bool = is_message) -> str:
+            return _escaped(str(line).replace("'", "''") if is_message else str(line), is_java, is_ascii)
+
+        entries.append(edits.entry(line, *match.span("value"), form))
+    return Document(content.name, entries, edits.encoded)
+
+
+def _unescaped(escape: re.Match[str], is_java: bool) -> str:
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    if is_java and escape[2] in ("\n", "\r", "\r\n"):  # the value continues in the next line
+        return ""
+    return _CONTROLS.get(escape[2], escape[2]) + escape[0][1 + len(escape[2]) :]
+
+
+def _escaped(text: str, is_java: bool, only_ascii: bool) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    if not is_java:
+        return text.replace('"', '\\"')
+    if only_ascii:
+        text = re.sub(r"[^\0-\x7f]", lambda one: json.dumps(one[0])[1:-1], text)
+    return re.sub(r"\A ", r"\\ ", text)

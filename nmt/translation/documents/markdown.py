@@ -1,0 +1,75 @@
+"""Markdown: paragraphs, headings, list items and cells of tables, as CommonMark and GitHub define them.
+
+https://spec.commonmark.org/ and https://github.github.com/gfm/. Blocks are found by markdown-it-py, codes inside a text
+by a pattern.
+"""
+
+import re
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
+
+from nmt.text.items import Item, Line, joined, read
+from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, code_line, formed
+
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
+# Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
+_DESTINATION = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^][]*\])?"
+_CODE = re.compile(
+    r"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
+    rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
+    r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
+)
+
+
+def read_markdown(content: Content, _: ReadOptions) -> Document:
+    """Find the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
+    edits, entries, kept, text, cursor = Edits(content), list[Entry](), list[str](), content.text, 0
+    front = _FRONT_MATTER.match(text)
+    hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
+    starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
+    environment = dict[str, Any]()
+    for block in _parser().parse(hidden + text[len(front[0]) if front else 0 :], environment):
+        if block.type != "inline" or block.map is None or not block.content:
+            continue
+        spans = list[tuple[int, int]]()
+        for number, line in enumerate(block.content.split("\n"), block.map[0]):
+            cursor = max(cursor, starts[min(number, len(starts) - 1)])
+            # a bar in a cell is escaped
+            if found := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor):
+                spans.append(found.span())
+                cursor = found.end()
+        if len(spans) > block.content.count("\n"):
+            together = _line("\n".join(text[first:last] for first, last in spans), environment.get("references", {}))
+            entries.append(edits.entry(together, spans[0][0], spans[-1][1], lambda line: formed(line, str)))
+        else:
+            kept.append(f"line {block.map[0] + 1:,}")
+    return Document(content.name, entries, edits.encoded, kept=("text that was not found", kept))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("table")
+
+
+def _line(text: str, labels: Collection[str]) -> Line:
+    """Return a text; links and emphasis are pairs. A link whose text is one of the labels gets `[text][label]`."""
+    parts, opened, pieces = list[Line](), dict[str, int](), _CODE.split(text)
+    for index, code in enumerate(pieces):
+        if index % 3 == 0:
+            parts.append(read(re.sub(r"\s+", " ", code)))
+        elif index % 3 == 1:
+            name = "[" if code[0] in "[]" else code
+            item = Item(code, "break" if code.endswith("\n") else "single")
+            if code == "[" or (name == code and code[0] in "*_~" and name not in opened):
+                item, opened[name] = Item(code, "opening", name), index
+            elif name in opened:
+                inside = pieces[opened.pop(name) + 2 : index]
+                label = "".join(piece for number, piece in enumerate(inside) if number % 3 != 2)
+                is_label = code == "]" and normalizeReference(label) in labels
+                item = Item(f"][{label}]" if is_label else code, "closing", name)
+            parts.append(code_line(item))
+    return joined(parts)

@@ -1,0 +1,117 @@
+"""PO files: messages without a translation get one, all else stays.
+
+https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
+"""
+
+import re
+from functools import partial
+from typing import NamedTuple
+
+from nmt.text.items import Line
+from nmt.text.languages import primary_code
+from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, formed, read_coded
+
+_LINE = re.compile(
+    r'\s*(?:#.*|(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)(?![\w\[])\s*)?"((?:[^"\\]|\\.)*)"\s*)?'
+)
+# Escapes that stay as they are: `\033[1m` with the code of a terminal that it begins.
+_CODES = re.compile(r"(?<!\\)((?:\\\\)*\\(?:[0-7]{1,3}|x[\dA-Fa-f]{1,2}|u[\dA-Fa-f]{4}|[^nr\"\\0-7xu])(?:\[[\d;]*m)?)")
+_ESCAPE, _ESCAPED = re.compile(r"\\([nr\"\\])"), {"n": "\n", "r": "\r"}
+_UNESCAPED = {"\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_MOST_FORMS = 20  # Arabic has 6
+
+
+class _Field(NamedTuple):
+    """A string of a message, and the span of its lines."""
+
+    string: str
+    start: int
+    end: int
+
+
+# By keyword; under `#,` the line of flags before it.
+_Message = dict[str, _Field]
+
+
+def read_po(content: Content, options: ReadOptions) -> Document:
+    """Find the messages without a translation, which get one marked as fuzzy.
+
+    The number of plural forms is that of the header's `Plural-Forms`. The first form is the translation of the singular
+    if there are several, the others are that of the plural. Raises DataError for what is no PO file, or for a header
+    with another target language.
+    """
+    edits, entries, count, target = Edits(content), list[Entry](), 0, options.languages[1]
+    for message in _messages(content):
+        msgid, plural, start = message["msgid"].string, message.get("msgid_plural"), _start(message)
+        forms = [keyword for keyword in message if keyword.startswith("msgstr")]
+        if not msgid and "msgctxt" not in message:  # the header
+            header = message[forms[0]].string
+            language, stated = re.search(r"Language: *([\w-]+)", header), re.search(r"nplurals\s*=\s*(\d+)", header)
+            if language and primary_code(language[1].replace("_", "-")) != primary_code(target):
+                raise content.error(start, f"Language: {language[1]}, but the model translates to {target}")
+            count = int(stated[1]) if stated else 0
+            if count > _MOST_FORMS:
+                raise content.error(start, f"nplurals={count}, expected at most {_MOST_FORMS}")
+        elif not any(message[keyword].string for keyword in forms):
+            number = 1 if plural is None else count or len(forms)
+            for keyword in forms[number:]:  # as many as the template has
+                edits.replace(message[forms[forms.index(keyword) - 1]].end, message[keyword].end, "")
+            for form in range(number):
+                text = msgid if plural is None or (form == 0 and number > 1) else plural.string
+                line = read_coded(text, _CODES, _unescaped)
+                write = partial(_write, edits, message, "msgstr" if plural is None else f"msgstr[{form}]")
+                entries.append(Entry(line, f"line {content.line_number(start):,}", write))
+    return Document(content.name, entries, edits.encoded, "all messages have a translation already, which is kept")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), text)
+
+
+def _start(message: _Message) -> int:
+    return min(field.start for keyword, field in message.items() if keyword != "#,")
+
+
+def _messages(content: Content) -> list[_Message]:
+    """Return the messages of a file but those in comments. Raises DataError for what is no PO file."""
+    messages, keyword, flags = [_Message()], "", _Message()
+    for line in content.lines:
+        match, end = _LINE.fullmatch(line.text), line.start + len(line.text.rstrip())
+        if match is None or (match[2] is not None and not match[1] and not keyword):
+            expected = 'msgid, msgstr, a string in " or a comment'
+            raise content.error(line.start, f"found {line.text[:60]!r}, expected {expected}")
+        if match[2] is None:
+            keyword = keyword if not line.text.strip() else ""
+            flags = {"#,": _Field("", line.start, end)} if line.text.lstrip().startswith("#,") else flags
+            continue
+        if match[1] in ("msgctxt", "msgid") and any(one.startswith("msgstr") for one in messages[-1]):
+            messages.append({})
+        if match[1] in messages[-1]:
+            raise content.error(line.start, f"not a PO file: a second {match[1]} of a message")
+        keyword = match[1] or keyword
+        before = messages[-1].get(keyword, _Field("", line.start, 0))
+        messages[-1] |= {keyword: _Field(before.string + match[2], before.start, end)} | flags
+        flags = {}
+    for message in messages if messages[0] else ():
+        if "msgid" not in message or not any(keyword.startswith("msgstr") for keyword in message):
+            raise content.error(_start(message), "not a PO file: a message without msgid or msgstr")
+    return messages if messages[0] else []
+
+
+def _write(edits: Edits, message: _Message, keyword: str, translation: Line) -> None:
+    """Put a translation into a message, which becomes fuzzy with its first one."""
+    end = edits.content.line_end
+    text = formed(translation, lambda part: re.sub(r"[\r\"\\]", lambda one: _UNESCAPED[one[0]], part))
+    *lines, last = text.split("\n")
+    strings = [f'"{line}\\n"' for line in lines] + [f'"{last}"'] * (last != "" or not lines)
+    if len(strings) > 1:
+        strings.insert(0, '""')
+    written = f"{keyword} {end.join(strings)}"
+    if keyword in message:
+        edits.replace(*message[keyword][1:], written)
+    else:  # a form that the file does not have yet
+        position = max(field.end for field in message.values())
+        edits.replace(position, position, f"{end}{written}")
+    if keyword in ("msgstr", "msgstr[0]"):
+        position = message["#,"].end if "#," in message else _start(message)
+        edits.replace(position, position, ", fuzzy" if "#," in message else f"#, fuzzy{end}")

@@ -1,0 +1,88 @@
+"""Recognize the format of an input by its first bytes, then by its name."""
+
+import re
+from pathlib import Path
+from typing import cast, get_args
+
+from nmt.errors import ConfigError
+from nmt.text.languages import is_language
+from nmt.text.readers.opening import COMPRESSED
+from nmt.translation.documents.document import MARKS, Format
+
+FORMATS: tuple[str, ...] = get_args(Format)
+_TABLE_LINES, _LEAST_TABLE_LINES = 20, 3
+_ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMATS} | {
+    ".arb": "json", ".pot": "po", ".xlf": "xliff", ".sdlxliff": "xliff", ".mxliff": "xliff", ".mqxliff": "xliff",
+    ".ndjson": "jsonl", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".xml": "android",
+}  # fmt: skip
+# Endings that lines of text may have, beside codes of languages and numbers.
+_TEXT = re.compile(r"|\.(?:txt|zip|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
+_STRING = r'"(?:[^"\\\r\n]|\\.)*+"'
+_OFFICE = "PDF, RTF or Office"
+# Others are found by their bytes that are not UTF-8.
+_BINARY = re.compile(rb"%PDF-|\{\\rtf|PK\x03\x04")
+# By the beginning, in this order.
+_CONTENT: dict[str, re.Pattern[str]] = {
+    "vtt": re.compile(r"WEBVTT\b"),
+    "srt": re.compile(r"(?:\d+\s+)?\d+:\d{1,2}:\d{1,2}[,.\d]*[ \t]*-->[ \t]*\d+:"),
+    "po": re.compile(r"(?:#.*\s+)*(?:msgctxt\s+\"(?s:.*?)\"\s+)?msgid\s+\""),
+    "jsonl": re.compile(rf"\{{\s*{_STRING}[ \t]*:.*\}}[ \t]*\r?\n\{{[ \t]*{_STRING}[ \t]*:"),
+    "json": re.compile(rf"\{{\s*{_STRING}\s*:|\[\s*(?:\{{\s*\"|{_STRING}\s*[,\]])"),
+    "xliff": re.compile(r"(?:<[?!][^>]*>\s*)*<(?:\w+:)?xliff\b"),
+    "android": re.compile(r"(?:<[?!][^>]*>\s*)*<resources\b"),
+    "html": re.compile(r"(?:<\?xml[^>]*>\s*|<!--(?s:.*?)-->\s*)*(?:<!doctype html\b|<html\b|<head\b|<body\b)", re.I),
+    "XML": re.compile(r"<\?xml\b|<!doctype\b|<[A-Za-z][^<>]*>\s*\n\s*<", re.IGNORECASE),
+}
+_ADVICE = (
+    "are not translated, and as lines of text their keys and markup would be; convert it to one of the formats "
+    f"{', '.join(FORMATS[1:])}, or add --format text for its lines"
+)
+# Those that are so different from others that the content decides whatever the name is.
+_CERTAIN = ("vtt", "srt", "po", "jsonl", "xliff", "html")
+
+
+def named_format(option: str | None, path: Path | None) -> Format | None:
+    """Return the format that is given by `--format`, else by the ending of the name; None for one of text.
+
+    Raises ConfigError for an unknown name, and for the ending of another format.
+    """
+    if option is not None:
+        if option not in FORMATS:
+            raise ConfigError(f"--format: found {option}, expected {', '.join(FORMATS)}")
+        return cast(Format, option)
+    name = Path("" if path is None else path.name.lower())
+    ending = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
+    if _TEXT.fullmatch(ending) or is_language(ending[1:]):
+        return None
+    if ending not in _ENDINGS:
+        raise ConfigError(f"--input {path}: files in the format {ending} {_ADVICE}")
+    return _ENDINGS[ending]
+
+
+def recognized_format(named: Format | None, place: str, start: bytes) -> Format:
+    """Return the format of an input by its first bytes, and by its name if they do not decide.
+
+    Raises ConfigError for XML of another kind and for other formats than text.
+    """
+    found = _by_content(start)
+    if found == _OFFICE or (found == "XML" and named in (None, "android")):
+        raise ConfigError(f"{place}: files of {found} {_ADVICE}")
+    return cast(Format, found or "text") if named is None or found in _CERTAIN else named
+
+
+def _by_content(start: bytes) -> str | None:
+    """Return the format that first bytes belong to; or that of a file which is not translated; None for text."""
+    if _BINARY.match(start):
+        return _OFFICE
+    encoding = next((one for mark, one in MARKS.items() if start.startswith(mark)), "utf-8")
+    text = start.decode(encoding, errors="ignore").lstrip("\ufeff \t\r\n")
+    if found := next((name for name, pattern in _CONTENT.items() if pattern.match(text)), None):
+        return found
+    lines = [re.sub('"[^"]*"', "", line) for line in text.split("\n")[:-1][:_TABLE_LINES] if line.strip()]
+    for separator in "\t,;|" if len(lines) >= _LEAST_TABLE_LINES and re.search(r"[^\W\d]", lines[0]) else "":
+        counts = {line.count(separator) for line in lines}
+        # in prose a space follows, in numbers three digits
+        prose = re.compile(r"\A\Z" if separator == "\t" else rf"{re.escape(separator)}(?: |\d{{3}}(?!\d))")
+        if len(counts) == 1 and counts != {0} and not any(map(prose.search, lines)):
+            return "tsv" if separator == "\t" else "csv"
+    return None

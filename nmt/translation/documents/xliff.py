@@ -1,0 +1,159 @@
+"""XLIFF: units without a target get one, existing ones stay.
+
+http://docs.oasis-open.org/xliff/xliff-core/xliff-core.html (1.2) and
+https://docs.oasis-open.org/xliff/xliff-core/v2.0/.
+"""
+
+import re
+from copy import deepcopy
+from functools import partial
+from html import escape
+
+from lxml import etree
+
+from nmt.errors import DataError
+from nmt.text.items import Item, Line, joined
+from nmt.text.languages import primary_code
+from nmt.translation.documents.document import Content, Document, Entry, ReadOptions, code_line, formed, read_text
+
+# Inline elements around text; what is inside others is code of the original format.
+_PAIRS = {"g", "mrk", "pc"}
+# Codes that open and close a pair; Angular writes <x id="START_LINK"/> and <x id="CLOSE_LINK"/>.
+_OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
+_ANGULAR = re.compile(r"(START|CLOSE)_(\w+)")
+_BREAK = re.compile(r"<[^>]*(?:LINE_?BREAK|\"(?:x-)?(?:lb|br)\")")
+_UNTRANSLATED = {"new", "needs-translation", "initial"}
+_LANGUAGES = (("source-language", "target-language"), ("srcLang", "trgLang"))
+_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>\s*")
+_PLAIN = etree.XMLParser(remove_comments=True, remove_pis=True)
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+
+
+def read_xliff(content: Content, options: ReadOptions) -> Document:
+    """Find the units without a target, with an empty one, or with one in the state new, needs-translation or initial.
+
+    Sets the target language where it is missing. Raises DataError for what is no XLIFF or in other languages.
+    """
+    parser = etree.XMLParser(encoding="utf-8", resolve_entities="internal", no_network=True, strip_cdata=False)
+    try:
+        tree = etree.fromstring(content.text.encode(), parser).getroottree()
+    except etree.XMLSyntaxError as error:
+        raise DataError(f"{content.name}:{error.lineno}: not XML: {error.msg}") from None
+    if _name(tree.getroot()) != "xliff":
+        raise DataError(f"{content.name}:1: not XLIFF: the first element is <{_name(tree.getroot())}>")
+    entries, kept = list[Entry](), list[str]()
+    for element in tree.iter(etree.Element):
+        for names in _LANGUAGES:
+            for name, language in zip(names, options.languages, strict=True) if names[0] in element.attrib else ():
+                stated = element.get(name) or language
+                if primary_code(stated) != primary_code(language):
+                    message = f'{name}="{stated}", but the model translates {" to ".join(options.languages)}'
+                    raise DataError(f"{content.name}:{element.sourceline}: {message}")
+                element.set(name, stated)
+        if _name(element) in ("trans-unit", "segment") and _inherited(element, "translate") != "no":
+            if element.find("{*}source") is None:
+                kept.append(_place(element))
+            else:
+                entries += _entries(element)
+
+    def encoded() -> bytes:
+        text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
+        return content.encode(text.replace("\n", content.line_end))
+
+    start = "".join(_DECLARATION.findall(content.text)).replace(content.line_end, "\n")
+    without = "all units have a translation already, which is kept"
+    return Document(content.name, entries, encoded, without, ("unit without a source", kept))
+
+
+def _entries(unit: etree._Element) -> list[Entry]:
+    """Return the entries of a unit, one for each segment in `<seg-source>`, if it has text and no translation."""
+    source, target = unit.find("{*}source"), unit.find("{*}target")
+    states = [one.get("state") for one in (unit, target) if one is not None]
+    segmented, entries = unit.find("{*}seg-source"), list[Entry]()
+    source = source if segmented is None else segmented
+    segments, translated = _segments(source), [] if target is None else _segments(target)
+    filled = [_is_filled(one) for one in translated] if not _UNTRANSLATED.intersection(states) else []
+    if unit.get("approved") == "yes" or (any(filled) and len(filled) != len(segments)):
+        return []
+    for index, one in enumerate(segments):
+        if any(filled) and filled[index]:
+            continue
+        keeps_space = _inherited(one, _SPACE) == "preserve"
+        line = _line(etree.fromstring(etree.tostring(one, with_tail=False), _PLAIN), keeps_space)
+        entries.append(Entry(line, _place(unit), partial(_write, unit, source, index)))
+    return entries if any(str(entry.line).strip() for entry in entries) else []
+
+
+def _place(unit: etree._Element) -> str:
+    return f"unit {_inherited(unit, 'id') or '?'} (line {unit.sourceline:,})"
+
+
+def _is_filled(target: etree._Element) -> bool:
+    """Whether a target, or a segment of it, has text or an inline code."""
+    return bool("".join(target.itertext()).strip()) or any(_name(one) != "mrk" for one in target.iterdescendants())
+
+
+def _segments(element: etree._Element) -> list[etree._Element]:
+    """Return the elements `<mrk mtype="seg">`, else the element itself."""
+    return [one for one in element.iter("{*}mrk") if one.get("mtype") == "seg"] or [element]
+
+
+def _line(element: etree._Element, keeps_space: bool) -> Line:
+    """Return the content of an element; its inline elements are items."""
+
+    def text_line(text: str | None) -> Line:
+        return read_text(text or "" if keeps_space else re.sub(r"\s+", " ", text or ""))
+
+    parts = [text_line(element.text)]
+    for child in element.iterchildren(etree.Element):
+        raw = etree.tostring(child, encoding="unicode", with_tail=False)
+        kept = child.get("mtype") == "protected" or child.get("translate") == "no"
+        if _name(child) in _PAIRS and not kept and (len(child) or child.text):
+            name = child.get("id") or raw
+            parts += [
+                code_line(Item(raw[: raw.index(">") + 1], "opening", name)), _line(child, keeps_space),
+                code_line(Item(raw[raw.rindex("<") :], "closing", name)),
+            ]  # fmt: skip
+        else:
+            parts.append(code_line(_code(child, raw)))
+        parts.append(text_line(child.tail))
+    return joined(parts)
+
+
+def _code(element: etree._Element, raw: str) -> Item:
+    """Return the item of an inline element without text."""
+    pair = element.get("startRef") or element.get("rid") or element.get("id", "")
+    angular = _ANGULAR.fullmatch(pair) if _name(element) == "x" else None
+    if _name(element) in _OPENING or (angular and angular[1] == "START"):
+        return Item(raw, "opening", angular[2] if angular else pair)
+    if _name(element) in _CLOSING or angular:
+        return Item(raw, "closing", angular[2] if angular else pair)
+    return Item(raw, "break") if _BREAK.match(raw) else Item(raw, is_named=True)
+
+
+def _write(unit: etree._Element, source: etree._Element, index: int, translation: Line) -> None:
+    """Put the translation of a segment into the target, which is made if there is none, and set its state."""
+    target = unit.find("{*}target")
+    if target is None:
+        target = etree.Element(etree.QName(etree.QName(source).namespace, "target"), nsmap=source.nsmap)
+        source.addnext(target)  # before the space behind the source
+        source.tail = unit.text
+    if len(_segments(target)) != len(_segments(source)):
+        target[:], target.text = deepcopy(source)[:], source.text
+    # where codes and tags of the text are not inside each other, the parser closes elements
+    raw = formed(translation, partial(escape, quote=False))
+    made = etree.fromstring(f"<a>{raw}</a>", etree.XMLParser(recover=True))
+    place = _segments(target)[index]
+    place[:], place.text = made[:], made.text
+    etree.cleanup_namespaces(target)
+    is_segment = _name(unit) == "segment"
+    (unit if is_segment else target).set("state", "translated" if is_segment else "needs-review-translation")
+
+
+def _inherited(element: etree._Element, attribute: str) -> str | None:
+    """Return an attribute of the element, or of the nearest one around it that has it."""
+    return next((one.get(attribute) for one in (element, *element.iterancestors()) if attribute in one.attrib), None)
+
+
+def _name(element: etree._Element) -> str:
+    return str(etree.QName(element).localname)

@@ -1,0 +1,80 @@
+"""Markdown: which texts are translated, links and emphasis, and everything that stays."""
+
+from markdown_it import MarkdownIt
+
+from tests.translation.documents.writing import read, texts, translated
+
+PAGE = """---
+title: not this
+---
+
+# A *title* #
+
+A paragraph of
+two lines with `not this`, a [link](http://x.org/a_(b) "t") and ![image](not_this.png).
+Hard\\
+break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>
+
+* [x] one[^1]
+  * two
+    continued
+1. three
+
+> quoted
+> twice
+
+| a | b \\| `x` |
+|---|:-:|
+| one | two |
+
+```sh
+not this
+```
+
+    not this
+
+<div>
+not this
+</div>
+
+[ref]: http://not.this "not this"
+Setext
+------
+See [the text][ref], and *[Ref]*.
+"""
+TEXTS = [
+    "A *title*",
+    "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard\\\n"
+    "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "[x] one[^1]", "two continued",
+    "three",
+    "quoted twice", "a", "b \\| `x`", "one", "two", "Setext", "See [the text][ref], and *[Ref][Ref]*.",
+]  # fmt: skip
+
+
+def structure(page: str) -> list[tuple[str, str]]:
+    """Return the blocks and the codes of their texts, as markdown-it-py reads them."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page)
+    return [
+        (one.type, str(one.attrs)) for token in tokens for one in (token, *(token.children or ()))
+        if one.type not in ("text", "softbreak")
+    ]  # fmt: skip
+
+
+def test_texts_are_translated_and_codes_stay() -> None:
+    document = read("markdown", PAGE)
+    assert texts(document) == TEXTS
+    assert translated(document, str).decode() == PAGE
+    made = translated(read("markdown", PAGE)).decode()
+    assert structure(made) == structure(PAGE)
+    assert (
+        made.lower().replace("*[ref][ref]*", "*[ref]*").split() == PAGE.lower().replace("\n> twice", " twice").split()
+    )
+    assert made.count("not this") == PAGE.count("not this")
+
+
+def test_links_and_emphasis_are_pairs() -> None:
+    (entry,) = read("markdown", "See [*the* page](a.html), **now**.").entries
+    assert [(item.text, item.role) for item in entry.line.items] == [
+        ("[", "opening"), ("*", "opening"), ("*", "closing"), ("](a.html)", "closing"), ("**", "opening"),
+        ("**", "closing"),
+    ]  # fmt: skip

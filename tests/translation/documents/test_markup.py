@@ -1,0 +1,142 @@
+"""HTML and Android's strings: which texts are translated, items, attributes, and everything that stays."""
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from tests.translation.documents.writing import read, texts, translated
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><title>My page</title><meta name="description" content="About &amp; more"><style>p {}</style>
+<meta name="x" content="not this"><script>if (a < b) { "<p>not this</p>" }</script></head>
+<body class="notranslated">
+  <h1>Hello <em title="Good">world</em>&nbsp;&lt;3</h1><!-- not this -->
+  <p>One line<br>and <a href="x?a=1&b=2">another
+     one</a> with <code>code &lt;b&gt;</code>.<img src="a.png" alt="A cat">
+  <ul><li>First<li>Second</ul>
+  <pre>not <b>this</b></pre><p translate="no">not this</p><input placeholder='Your "name"' value="x">
+  Loose text <span class="notranslate">not this</span> <div></div><p>  </p>
+</body></html>
+"""
+HTML_TEXTS = [
+    "My page", "About & more", "Good", 'Hello <em title="Good">world</em>&nbsp;<3', "A cat",
+    'One line<br>and <a href="x?a=1&b=2">another one</a> with <code>code &lt;b&gt;</code>.'
+    '<img src="a.png" alt="A cat">',
+    "First", "Second", 'Your "name"', 'Loose text <span class="notranslate">not this</span>',
+]  # fmt: skip
+
+
+class Outline(HTMLParser):
+    """The tags of a page and its texts, as the standard library reads them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags, self.text = list[object](), ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, [name for name, _ in attrs]))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_texts_and_attributes_of_a_page_are_translated() -> None:
+    document = read("html", PAGE)
+    assert texts(document) == HTML_TEXTS
+    made = translated(document).decode()
+    before, after = Outline(PAGE), Outline(made)
+    assert after.tags == before.tags
+    assert after.text.upper().split() == before.text.upper().split()
+    for part in (
+        "HELLO <em",
+        "&lt;3</h1>",
+        "<li>FIRST<li>SECOND</ul>",
+        'title="GOOD"',
+        'content="ABOUT &amp; MORE"',
+        'alt="A CAT"',
+        "placeholder='YOUR &quot;NAME&quot;'",
+    ):
+        assert part in made
+    assert made.count("not this") + made.count("not <b>this</b>") == PAGE.count("not this") + 1
+
+
+def test_inline_elements_are_pairs_and_breaks_end_a_sentence() -> None:
+    (entry,) = read("html", "Go <B>on</B><br/>by <i>car<img src=a></i> <!-- x -->or").entries
+    found = [(item.text, item.role, item.name) for item in entry.line.items]
+    assert found == [
+        ("<B>", "opening", "b"), ("</B>", "closing", "b"), ("<br/>", "break", "br"), ("<i>", "opening", "i"),
+        ("<img src=a>", "single", "img"), ("</i>", "closing", "i"), ("<!-- x -->", "single", ""),
+    ]  # fmt: skip
+    assert all(item.is_markup for item in entry.line.items)
+
+
+PARTS = ["<p>", "</p>", "<b>", "</i>", "<br>", "<", ">", "&", "&amp;", "a", " ", "\n", '"', "<a href='", "<!--", "-->",
+         "<code>", "</code>", "<script>", "</script>", "<?", "<img alt='x'>", "<pre>", "{{x}}", "<a b=\"",
+         "è"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=14).map("".join), st.sampled_from(["html", "markdown"]))
+def test_damaged_pages_stay_byte_for_byte(page: str, format_: str) -> None:
+    assert translated(read(format_, page), str).decode() == page
+
+
+@given(
+    st.lists(
+        st.sampled_from([part for part in PARTS if part not in ("<a href='", '<a b="', "<!--", "<?")]), max_size=14
+    )
+)
+def test_translated_pages_have_the_tags_of_the_original(parts: list[str]) -> None:
+    page = "".join(parts)
+    assert Outline(translated(read("html", page)).decode()).tags == Outline(page).tags
+
+
+def test_long_damaged_pages_take_linear_time() -> None:
+    for part in ("<a ", "<a '", "<code>", "<!-- ", "<p", "&", "<a b=\"'"):
+        assert translated(read("html", part * 20_000), str).decode() == part * 20_000
+
+
+ANDROID = """<?xml version="1.0" encoding="utf-8"?>
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <!-- not this -->
+    <string name="a">I don\\'t know &amp; \\"you\\"</string>
+    <string name="b" translatable="false">not this</string>
+    <string name="h">"two  words"</string>
+    <string name="c">Hi <b>there</b>,\\n <xliff:g id="n" example="not this">%1$s</xliff:g>!</string>
+    <string-array name="d"><item>One</item><item>Two</item></string-array>
+    <plurals name="e"><item quantity="one">%d cat</item><item quantity="other">%d cats</item></plurals>
+    <style name="f"><item name="g">not this</item></style>
+</resources>
+"""
+
+
+def test_strings_of_android_are_translated() -> None:
+    document = read("android", ANDROID)
+    assert [entry.line.text.replace("\ufffc", "#") for entry in document.entries] == [
+        'I don\'t know & "you"', "#two words#", "Hi #there#,# #!", "One", "Two", "# cat", "# cats",
+    ]  # fmt: skip
+    assert translated(document, str).decode() == ANDROID
+    made = translated(read("android", ANDROID)).decode()
+    assert made.count("not this") == ANDROID.count("not this")
+    assert 'I DON\\\'T KNOW &amp; \\"YOU\\"<' in made
+    assert '>"TWO WORDS"<' in made
+    assert "HI <b>THERE</b>,\\n <xliff:g" in made
+    assert [element.tag for element in etree.fromstring(made.encode()).iter()] == [
+        element.tag for element in etree.fromstring(ANDROID.encode()).iter()
+    ]
+
+
+@pytest.mark.parametrize("format_", ["html", "android"])
+def test_text_in_an_encoding_of_the_file_is_written_in_it(format_: str) -> None:
+    start = (
+        '<meta charset="iso-8859-1">' if format_ == "html" else '<?xml version="1.0" encoding="iso-8859-1"?><resources>'
+    )
+    data = f'{start}<string name="a">è</string>'.encode("latin-1")
+    assert translated(read(format_, data)) == data.replace("è".encode("latin-1"), "È".encode("latin-1"))
