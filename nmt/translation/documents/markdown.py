@@ -63,7 +63,7 @@ def _line(text: str, labels: Collection[str]) -> Line:
             parts.append(read(re.sub(r"\s+", " ", code)))
         elif index % 3 == 1:
             name = "[" if code[0] in "[]" else code
-            item = Item(code, "break" if code.endswith("\n") else "single")
+            item = Item(code)
             if code == "[" or (name == code and code[0] in "*_~" and name not in opened):
                 item, opened[name] = Item(code, "opening", name), index
             elif name in opened:

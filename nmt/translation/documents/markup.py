@@ -57,7 +57,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             yield _Piece(position, match.start())
         name, position = (match["name"] or "").lower(), match.end()
         is_pair = name and name not in _VOID and not match[0].endswith("/>")
-        role: Role = "break" if name == "br" else "single"
+        role: Role = "single"
         if is_pair:
             role = "closing" if match["closes"] else "opening"
         if role == "opening" and (name in _KEPT or _NOT_TRANSLATED.search(match[0])) and name not in unclosed:

@@ -21,7 +21,6 @@ _PAIRS = {"g", "mrk", "pc"}
 # Codes that open and close a pair; Angular writes <x id="START_LINK"/> and <x id="CLOSE_LINK"/>.
 _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 _ANGULAR = re.compile(r"(START|CLOSE)_(\w+)")
-_BREAK = re.compile(r"<[^>]*(?:LINE_?BREAK|\"(?:x-)?(?:lb|br)\")")
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _LANGUAGES = (("source-language", "target-language"), ("srcLang", "trgLang"))
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>\s*")
@@ -128,7 +127,7 @@ def _code(element: etree._Element, raw: str) -> Item:
         return Item(raw, "opening", angular[2] if angular else pair)
     if _name(element) in _CLOSING or angular:
         return Item(raw, "closing", angular[2] if angular else pair)
-    return Item(raw, "break") if _BREAK.match(raw) else Item(raw, is_named=True)
+    return Item(raw)
 
 
 def _write(unit: etree._Element, source: etree._Element, index: int, translation: Line) -> None:

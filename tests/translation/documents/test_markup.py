@@ -72,7 +72,7 @@ def test_inline_elements_are_pairs_and_breaks_end_a_sentence() -> None:
     (entry,) = read("html", "Go <B>on</B><br/>by <i>car<img src=a></i> <!-- x -->or").entries
     found = [(item.text, item.role, item.name) for item in entry.line.items]
     assert found == [
-        ("<B>", "opening", "b"), ("</B>", "closing", "b"), ("<br/>", "break", "br"), ("<i>", "opening", "i"),
+        ("<B>", "opening", "b"), ("</B>", "closing", "b"), ("<br/>", "single", "br"), ("<i>", "opening", "i"),
         ("<img src=a>", "single", "img"), ("</i>", "closing", "i"), ("<!-- x -->", "single", ""),
     ]  # fmt: skip
     assert all(item.is_markup for item in entry.line.items)

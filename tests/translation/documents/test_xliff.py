@@ -158,16 +158,13 @@ def test_codes_that_cross_give_xml() -> None:
     etree.fromstring(document.encoded())
 
 
-def test_codes_of_angular_are_pairs_and_breaks() -> None:
+def test_codes_of_angular_are_pairs() -> None:
     text = 'See <x id="START_LINK" ctype="x-a"/>it<x id="CLOSE_LINK" ctype="x-a"/><x id="LINE_BREAK" ctype="lb"/>'
     (entry,) = read(
         f'<xliff><trans-unit id="1"><source>{text}<ph id="0" equiv="x"/></source></trans-unit></xliff>'
     ).entries
-    found = [(item.role, item.name, item.is_named, item.is_markup) for item in entry.line.items]
-    assert found == [
-        ("opening", "link", False, True), ("closing", "link", False, True), ("break", "", False, True),
-        ("single", "", True, True),
-    ]  # fmt: skip
+    found = [(item.role, item.name, item.is_markup) for item in entry.line.items]
+    assert found == [("opening", "link", True), ("closing", "link", True), ("single", "", True), ("single", "", True)]
 
 
 def test_unit_without_source_is_named_and_stays() -> None:
