@@ -14,7 +14,7 @@ from nmt.text.normalize import normalize
 from nmt.text.typography import apply_typography
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
-_FULL_STOP = re.compile(r"(?<![.。])[.。]\Z")
+_FINAL = re.compile(r"(?<![.。?？!！])[.。?？!！]\Z")
 
 
 class Term(NamedTuple):
@@ -46,10 +46,10 @@ class TranslateOptions:
     def finished(self, source: str, prefix: str, rest: str) -> str:
         """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays.
 
-        Titles and labels: where nothing ends the source, a final full stop is left out; where it begins with a small
+        Titles and labels: where nothing ends the source, a final mark is left out; where it begins with a small
         letter, so does the translation, unless it begins with a word of the source.
         """
-        if source[-1:].isalnum() and _FULL_STOP.search(rest):
+        if source[-1:].isalnum() and _FINAL.search(rest):
             rest = rest[:-1]
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             kept = (*source.split(), *(term.text for term in self.terms(source)))

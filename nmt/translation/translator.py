@@ -24,6 +24,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
+from nmt.text.casing import restored_case, sentence_case
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read
@@ -270,14 +271,19 @@ class Translator:
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
 
-        def count(text: str) -> int:
-            return len(self.tokenizers.source.encode(text))
-
-        parts = units(line, options.longest_source, count, self.languages.source) or [line]
+        parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
-            return [_unit(part) for part in parts]
-        begun = len(units(start, options.longest_source, count, options.to))
-        return [_begun_unit(joined(parts[:begun]), start), *(_unit(part) for part in parts[begun:])]
+            return [self._unit(part) for part in parts]
+        begun = len(units(start, options.longest_source, self._count, options.to))
+        return [_begun_unit(joined(parts[:begun]), start), *(self._unit(part) for part in parts[begun:])]
+
+    def _count(self, text: str) -> int:
+        return len(self.tokenizers.source.encode(text))
+
+    def _unit(self, part: Line) -> Unit:
+        before, core, after = placing.edges(part)
+        text = placing.without_items(core)[0]
+        return Unit(before, core, after, NO_TEXT, sentence_case(text, self.languages.source, self._count))
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Find the translations of the texts of units; the text of one that is copied is its own."""
@@ -358,17 +364,22 @@ class Translator:
             texts = [each.text for each in unit.found]
             unit.lines = [placing.place(unit.core, text, next(links), begin) for text in texts]
         for unit in units:
+            if unit.text != placing.without_items(unit.core)[0]:
+                terms = [term.text for term in options.terms(unit.text)]
+                unit.lines = [_recased(line, unit.core.text, terms) for line in unit.lines]
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
 
 
+def _recased(line: Line, source: str, terms: Sequence[str]) -> Line:
+    """Return a translation in the case of its source, but for its terms."""
+    pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
+    cased = [piece if index % 2 else restored_case(piece, source) for index, piece in enumerate(pieces)]
+    return line._replace(text="".join(cased))
+
+
 def _without_items(text: str) -> Line:
     return Line(visible(text))
-
-
-def _unit(part: Line) -> Unit:
-    before, core, after = placing.edges(part)
-    return Unit(before, core, after, NO_TEXT, placing.without_items(core)[0])
 
 
 def _begun_unit(part: Line, prefix: Line) -> Unit:

@@ -1,0 +1,42 @@
+"""Lines in capitals and titles: their case for the model, and that of their translations."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.text.casing import restored_case, sentence_case
+
+KNOWN = {"Tom", "York", "the", "good", "saw", "and", "drove", "new", "very", "to", "hat"}
+
+
+def count(word: str) -> int:
+    return 1 if word in KNOWN else len(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TOM AND I SAW NEW YORK.", "Tom and I saw new York."),
+        ("I'M THE GOOD ONE", "I'm the good one"),
+        ("EXIT!", "Exit!"),
+        ("Hold The Hat", "Hold the hat"),
+        ("The BBC Saw Tom on YouTube", "The BBC saw Tom on YouTube"),
+        # abbreviations, names and sentences stay
+        *((text, text) for text in ("USA", "I", "A 1", "Tom York", "Tom saw the USA.", "How far is New York?")),
+    ],
+)  # fmt: skip
+def test_texts_get_the_case_of_sentences(text: str, expected: str) -> None:
+    assert sentence_case(text, "en", count) == expected
+
+
+def test_titles_are_english() -> None:
+    assert sentence_case("Hold The Hat", "de", count) == "Hold The Hat"
+    assert sentence_case("I COME HERE", "it", count) == "I come here"
+
+
+@given(st.text(st.characters(codec="ascii")) | st.text("aB iI.'1", max_size=12))
+def test_only_the_case_changes_and_capitals_come_back(text: str) -> None:
+    changed = sentence_case(text, "en", count)
+    assert changed.upper() == text.upper()
+    if changed != text and text == text.upper():
+        assert restored_case(changed, text) == text
