@@ -41,7 +41,7 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.languages import target_language
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
-from nmt.translation.requirements import TranslateOptions
+from nmt.translation.options import TranslateOptions
 from nmt.translation.translator import Translator
 
 CPU = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Share of URLs, placeholders and tags that translations keep, with and without `decode.protect`, and its cost.
+"""Share of the items that translations keep, with and without `decode.protect`, and its cost.
 
 python benchmarks/required_phrases.py runs/tatoeba-en-it-cpu data/more-en-it/mozilla-www.tsv.gz --lines 300
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 import sacrebleu
 
 from nmt.config import CorpusFile, RuntimeSettings
+from nmt.text.content import compare, lost_numbers
 from nmt.text.corpus import read_pairs
-from nmt.text.normalize import normalize
-from nmt.text.protection import compare, items, lost_numbers
+from nmt.text.items import read
 from nmt.translation.translator import Translator
 
 
@@ -28,10 +28,10 @@ def main() -> None:
     translator = Translator.load(arguments.model, RuntimeSettings(threads=arguments.threads))
     pairs = list(islice(read_pairs(CorpusFile(file=arguments.tsv), None), arguments.lines))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    required = sum(len(items(normalize(source))) for source in sources)
-    with_items = sum(bool(items(normalize(source))) for source in sources)
+    required = sum(len(read(source).items) for source in sources)
+    with_items = sum(bool(read(source).items) for source in sources)
     numbers = sum(len(lost_numbers(source, "")) for source in sources)
-    print(f"{len(pairs)} lines, {with_items} with protected items: {required} items; {numbers} numbers above twelve")
+    print(f"{len(pairs)} lines, {with_items} with items: {required} items; {numbers} numbers above twelve")
     print("| protect | items kept | lines that differ | numbers kept | chrF | BLEU | seconds of CPU |")
     print("|---|--:|--:|--:|--:|--:|--:|")
     for protect in ("false", "true"):

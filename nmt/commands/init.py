@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from nmt.commands.requests import InitRequest
-from nmt.config import CorpusFile, Filters, LanguagePair, Variants
+from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
@@ -32,10 +32,6 @@ from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 _LEAST_PAIRS = 100
 _WIDTH = 100  # of a comment
 _LITTLE_TEXT = 300_000  # target tokens
-_VARIANTS = (
-    "pairs derived from the text and added to it, as shares of it: people also write several sentences on a line, "
-    "capitals, no full stop, and emoji; remove this line to add none"
-)
 # From benchmarks/RESULTS.md.
 _OF_LITTLE_TEXT = (
     "This is little text. Measured on Tatoeba en-it: BLEU 11 with 2,000 short pairs, 23 with 5,000, 43 with 25,000, 55 "
@@ -85,7 +81,6 @@ def init(request: InitRequest, console: Console) -> None:
         "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
         **{f"data.{part}": Setting(texts[part]) for part in ("train", "valid", "test")},
         **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
-        "data.variants": Setting(f"{{{', '.join(f'{kind}: {share}' for kind, share in Variants())}}}", _VARIANTS),
     }
     names = _names(request) + (f", columns {list(train[0].columns)}" if train[0].columns != (1, 2) else "")
     comments, more = _comments_and_settings(names, profile, console)

@@ -186,15 +186,13 @@ def _show_examples(audit: Audit, console: Console) -> None:
 
 
 def _count_rows(corpora: Sequence[CorpusAudit]) -> list[list[str]]:
-    """Return the pairs read, removed by each rule, added and kept, a column for each corpus."""
+    """Return the pairs read, removed by each rule and kept, a column for each corpus."""
     rows = [["pairs read", *(f"{corpus.read:,}" for corpus in corpora)]]
     for rule, meaning in RULES.items():
         removed = [(corpus.removed.get(rule, 0), corpus.read) for corpus in corpora]
         if any(count for count, _ in removed):
             shares = (f"{count:,} ({count / read:.2%})" if count else "0" for count, read in removed)
             rows.append([f"{rule}: {meaning}", *shares])
-    for kind in dict.fromkeys(kind for corpus in corpora for kind in corpus.added):
-        rows.append([f"added {kind}", *(f"{corpus.added.get(kind, 0):,}" for corpus in corpora)])
     rows.append(["pairs kept", *(f"{corpus.kept:,}" for corpus in corpora)])
     return rows
 

@@ -21,7 +21,6 @@ from nmt.config.data_section import (
     Languages,
     RuleName,
     TokenizerSettings,
-    Variants,
 )
 from nmt.config.loading import load_recipe, override_decode, recipe_schema, recipe_to_yaml
 from nmt.config.model_sections import (
@@ -38,5 +37,5 @@ from nmt.config.recipe import Recipe
 __all__ = [
     "CorpusFile", "Data", "DecodeSettings", "Filters", "LanguagePair", "Languages",
     "MaxLength", "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings",
-    "TrainSettings", "Variants", "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
+    "TrainSettings", "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

@@ -147,29 +147,6 @@ class Filters(Section):
         return self
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Variants(Section):
-    """Pairs that are added to the training text: what people write and clean single sentences lack.
-
-    Each key is a share of the training pairs of a text, from which as many pairs are derived, or fewer if fewer fit;
-    both sides are changed in the same way, and the original pairs stay.
-    """
-
-    joined: Share = 0.1
-    """Two or three consecutive pairs on one line."""
-    capitals: Share = 0.03
-    """ALL CAPITALS, every third pair in Title Case. Letters without case stay as they are."""
-    unmarked: Share = 0.05
-    """No full stop or question mark at the end."""
-    items: Share = 0.05
-    """Symbols `<i1>`, `<i2>`, `<i3>` for numbers, names, addresses and placeholders that both sides have. A share
-    above 0 makes these symbols pieces of the tokenizer."""
-    emoji: Share = 0.02
-    """An emoji or a musical note at the start or the end."""
-
-
 class Data(Section):
     """The texts for training, validation and test."""
 
@@ -181,8 +158,6 @@ class Data(Section):
     """Text for the score at the end of training; before, only its sentences are removed from the training text (rule
     leak). A list for several target languages, as `valid`."""
     filters: Filters = Filters()
-    variants: Annotated[Variants | None, Field(examples=[{}])] = None
-    """Pairs that are derived from the training text and added to it, by kind; {} adds the default shares, null none."""
     temperature: Annotated[float, Field(ge=1, le=100)] = 1.0
     """Temperature T that balances the training texts: a text of n pairs has a share of an epoch in proportion to
     n^(1/T), times its `oversample` (Arivazhagan et al. 2019). 1 keeps the texts as they are, 5 is common for texts of

@@ -247,10 +247,11 @@ class DecodeSettings(Section):
     sampling: Annotated[Sampling | None, Field(examples=[{"temperature": 0.7}])] = None
     """Draw random translations instead of searching for the best; `{}` draws from the unchanged distribution."""
     protect: bool = True
-    """Copy URLs, e-mail addresses, placeholders and tags unchanged: where one is missing, the line is translated
-    without them, and each is placed by the word alignment."""
+    """Copy URLs, e-mail addresses, placeholders, tags, emoji and code unchanged: the model translates the texts between
+    them, and pairs of tags are placed by the word alignment."""
     typography: bool = True
-    """Correct Chinese punctuation to full width."""
+    """Correct Chinese punctuation to full width; begin and end translations as their sources, and translate lines in
+    capitals and English titles in the case of sentences."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
     """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few
     hundred hypotheses, and 131,072 on a GPU."""

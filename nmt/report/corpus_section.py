@@ -29,7 +29,7 @@ def corpus_section(run: RunRecords) -> Section:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
         return Section("data", "Data", paragraphs([text], "warning"))
     parts = [
-        _overview(corpus.manifest, sum(sum(own.added.values()) for own in audit.corpora)),
+        _overview(corpus.manifest),
         element("h3", "Filters"),
         audit_html(audit),
         element("h3", "Lengths"),
@@ -38,11 +38,11 @@ def corpus_section(run: RunRecords) -> Section:
     return Section("data", "Data", joined(parts))
 
 
-def _overview(manifest: Manifest, added: int) -> Html:
+def _overview(manifest: Manifest) -> Html:
     train = manifest.train
-    dropped, sides = train.read + added - train.kept, (train.source, train.target)
+    dropped, sides = train.read - train.kept, (train.source, train.target)
     items = [
-        ("Pairs kept", f"{train.kept:,}", f"of {train.read:,} read" + (f" and {added:,} added" if added else "")),
+        ("Pairs kept", f"{train.kept:,}", f"of {train.read:,} read"),
         ("Pairs removed", f"{dropped:,}", f"{dropped / max(1, train.read):.2%}"),
     ]
     rows = [
@@ -55,7 +55,7 @@ def _overview(manifest: Manifest, added: int) -> Html:
 
 
 def audit_html(audit: Audit) -> Html:
-    """Return a table of the pairs read, removed by each rule, added and kept, then findings and examples."""
+    """Return a table of the pairs read, removed by each rule, and kept, then findings and examples of an audit."""
     corpora = audit.corpora
     rows: list[tuple[str | int, ...]] = [("read", "", *(corpus.read for corpus in corpora))]
     examples = []
@@ -69,8 +69,6 @@ def audit_html(audit: Audit) -> Html:
             )
             content = table(("place", "source", "target", "found"), cells, "The first ones of each text.")
             examples.append(folded(f"{rule}: {meaning}", content))
-    for kind in dict.fromkeys(kind for corpus in corpora for kind in corpus.added):
-        rows.append((f"added: {kind}", "", *(corpus.added.get(kind, 0) for corpus in corpora)))
     rows.append(("kept", "", *(corpus.kept for corpus in corpora)))
     skipped = [f"The rule {rule} was not applied: {reason}." for rule, reason in audit.not_applied.items()]
     findings = [

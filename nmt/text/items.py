@@ -6,7 +6,7 @@ r"""Items: what must not change in a line. A line is text in which each item is 
 >>> str(line)
 'Open <b>{0}</b>, or see https://b.org/x.'
 
-So no function on text, such as a splitter of sentences, can cut or change an item. Items are the forms of `KNOWN`, and
+So no function on text, such as a splitter of sentences, can cut or change an item. Items are the forms of `_KNOWN`, and
 each chunk between spaces that looks like code. Coded text of this kind is what Okapi calls a `TextFragment`.
 """
 
@@ -93,7 +93,7 @@ _START = r"(?<![^\s\"'“‘«(\[（])"
 _BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
 _NESTED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
-KNOWN = (
+_KNOWN = (
     # URLs, hosts and e-mail addresses; ASCII, since Chinese may be adjacent
     rf"(?<![A-Za-z0-9])(?:[A-Za-z][a-z0-9+.-]{{1,20}}://|www\.|mailto:)(?:{_ADDRESS})*{_ADDRESS_END}"
     rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*{_ADDRESS_END})?"
@@ -121,7 +121,7 @@ KNOWN = (
     rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
 )
 # Within a word, `[b]` is an item only with a closing tag in the line: `[n]ame` has none.
-_SPLIT, _SPLIT_BBCODE = re.compile(f"({KNOWN})"), re.compile(f"({KNOWN}|{_BBCODE})")
+_SPLIT, _SPLIT_BBCODE = re.compile(f"({_KNOWN})"), re.compile(f"({_KNOWN}|{_BBCODE})")
 # What every item has, and few lines: a search for it takes a tenth of the time of a split.
 _SIGNS = re.compile(
     rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|[:;]['-]?[()DPOp]|\bv\d"

@@ -132,11 +132,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     if recipe.train.init_from is not None:
         tokenizer = [path.name for path in tokenizer_files(recipe.train.init_from)]
     languages, filters = recipe.languages.model_dump(mode="json"), recipe.data.filters.model_dump(mode="json")
-    variants = recipe.data.variants and recipe.data.variants.model_dump(mode="json")
-    return {
-        "languages": languages, **texts, "data.filters": filters, "data.variants": variants, "tokenizer": tokenizer,
-        "tags": recipe.data.tags,
-    }  # fmt: skip
+    return {"languages": languages, **texts, "data.filters": filters, "tokenizer": tokenizer, "tags": recipe.data.tags}
 
 
 def input_files(recipe: Recipe) -> dict[str, Path]:

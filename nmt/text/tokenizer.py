@@ -36,8 +36,6 @@ from nmt.text.languages import is_language
 from nmt.text.normalize import normalize
 
 PAD, UNK, BOS, EOS = range(4)
-# Symbols for what must not change in a line, with `data.variants.items`.
-ITEMS = ("<i1>", "<i2>", "<i3>")
 
 # The file of a tokenizer for both sides, or those of each.
 TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
@@ -112,12 +110,6 @@ class Tokenizer:
     def pieces(self) -> list[str]:
         """All pieces by id, with `▁` for spaces."""
         return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]
-
-    @property
-    def items(self) -> tuple[str, ...]:
-        """The symbols for items, each a single piece; () without them."""
-        ids = map(self._processor.piece_to_id, ITEMS)
-        return () if any(i == UNK or self._processor.is_control(i) for i in ids) else ITEMS
 
     @property
     def tags(self) -> list[str]:
@@ -259,9 +251,6 @@ def train_tokenizers(
     for a vocabulary that the text does not yield.
     """
     settings, tags = recipe.tokenizer, recipe.tags
-    if recipe.data.variants is not None and recipe.data.variants.items > 0:
-        symbols = tuple(dict.fromkeys((*settings.symbols, *ITEMS)))
-        settings = settings.model_copy(update={"symbols": symbols})
 
     def trained(sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         share = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2))
@@ -303,10 +292,6 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
     except ModelError as error:
         known = ", ".join(tokenizers.source.tags) or "none"
         raise ConfigError(f"train.init_from ({initial}): {error}; its tags are {known}") from None
-    if recipe.data.variants is not None and recipe.data.variants.items > 0 and not tokenizers.source.items:
-        raise ConfigError(
-            f"data.variants.items: the tokenizer of train.init_from ({initial}) has no symbols for items; set it to 0"
-        )
     languages = [tag[1:] for tag in tokenizers.source.tags if tag.startswith("2") and is_language(tag[1:])]
     if len(languages) > 1 and not recipe.target_tags:
         raise ConfigError(

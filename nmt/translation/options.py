@@ -44,10 +44,18 @@ class TranslateOptions:
         return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
 
     def finished(self, source: str, prefix: str, rest: str) -> str:
-        """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays.
+        """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays."""
+        if self.search.typography:
+            rest = self._as_source(source, prefix, rest)
+        text = self._typeset(source, normalize(prefix + rest))
+        if text.startswith(prefix):
+            return text
+        return f"{prefix}{' ' * rest.startswith(' ')}{self._typeset(source, normalize(rest))}".rstrip()
 
-        Titles and labels: where nothing ends the source, a final mark is left out; where it begins with a small
-        letter, so does the translation, unless it begins with a word of the source.
+    def _as_source(self, source: str, prefix: str, rest: str) -> str:
+        """Return a translation that begins and ends as its source, which titles and labels do without capital and mark.
+
+        It keeps its capital if it begins with a word of the source or a term, and in languages with capital nouns.
         """
         if source[-1:].isalnum() and _FINAL.search(rest):
             rest = rest[:-1]
@@ -56,10 +64,7 @@ class TranslateOptions:
             rest = rest.lstrip()
             if not rest[1:2].isupper() and not rest.startswith(kept):
                 rest = rest[:1].lower() + rest[1:]
-        text = self._typeset(source, normalize(prefix + rest))
-        if text.startswith(prefix):
-            return text
-        return f"{prefix}{' ' * rest.startswith(' ')}{self._typeset(source, normalize(rest))}".rstrip()
+        return rest
 
     def terms(self, source: str) -> list[Term]:
         """Return the required terms of a normalized text."""

@@ -273,17 +273,19 @@ class Translator:
 
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
-            return [self._unit(part) for part in parts]
+            return [self._unit(part, options) for part in parts]
         begun = len(units(start, options.longest_source, self._count, options.to))
-        return [_begun_unit(joined(parts[:begun]), start), *(self._unit(part) for part in parts[begun:])]
+        return [_begun_unit(joined(parts[:begun]), start), *(self._unit(part, options) for part in parts[begun:])]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizers.source.encode(text))
 
-    def _unit(self, part: Line) -> Unit:
+    def _unit(self, part: Line, options: TranslateOptions) -> Unit:
         before, core, after = placing.edges(part)
         text = placing.without_items(core)[0]
-        return Unit(before, core, after, NO_TEXT, sentence_case(text, self.languages.source, self._count))
+        if options.search.typography:
+            text = sentence_case(text, self.languages.source, self._count)
+        return Unit(before, core, after, NO_TEXT, text)
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Find the translations of the texts of units; the text of one that is copied is its own."""

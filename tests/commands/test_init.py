@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmt.commands.prepare import dry_run
-from nmt.config import Variants, load_recipe
+from nmt.config import load_recipe
 from nmt.system.console import Console
 from nmt.text.corpus import pairs_of
 from nmt.text.proposing.direction import check_languages
@@ -64,7 +64,6 @@ def test_recipe_and_held_out_texts_are_written(folder: Path) -> None:
     recipe = load_recipe(Path("mine/recipe.yaml"))
     assert (recipe.languages.source, *recipe.languages.target) == ("en", "it")
     assert recipe.tokenizer.vocab_size == "auto"
-    assert recipe.data.variants == Variants()
     assert recipe.run == folder / "mine" / "run"
     assert recipe.data.train[0].files == {"source": folder / "text.en", "target": folder / "text.it"}
     assert recipe.data.valid[0].file == folder / "mine" / "valid.tsv"

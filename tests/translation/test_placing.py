@@ -273,10 +273,28 @@ def options_for(terms: dict[str, str], **changes: bool) -> TranslateOptions:
     return TranslateOptions(search=SearchOptions(**changes), longest_source=50, glossary=Glossary(terms), to="it")
 
 
-def test_typography_does_not_change_terms_and_items() -> None:
+def test_typography_does_not_change_terms() -> None:
     options = replace(options_for({"cat": "猫 , 猫"}), to="zh")
-    assert options.finished("cat", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
-    assert replace(options_for({}, typography=False), to="zh").finished("cat", "", "好 ?") == "好 ?"
+    assert options.finished("cat?", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
+    assert replace(options_for({}, typography=False), to="zh").finished("cat?", "", "好 ?") == "好 ?"
+
+
+@pytest.mark.parametrize(
+    ("source", "prefix", "text", "expected"),
+    [
+        ("save changes", "", "Salva le modifiche.", "salva le modifiche"),
+        ("Save changes", "", "Salva le modifiche!", "Salva le modifiche"),
+        ("It rains.", "", "Piove.", "Piove."),
+        ("and so on", "", "E così via...", "e così via..."),
+        ("by Tom", "", "Tom l'ha fatto.", "Tom l'ha fatto"),
+        ("the cat", "", "Micio. Gatto.", "Micio. Gatto"),
+        ("in the USA", "", "USA.", "USA"),
+        ("now", "Apri", " Adesso.", "Apri Adesso"),
+    ],
+)
+def test_titles_and_labels_begin_and_end_as_their_sources(source: str, prefix: str, text: str, expected: str) -> None:
+    assert options_for({"cat": "Micio"}).finished(source, prefix, text) == expected
+    assert replace(options_for({}), to="de").finished("the cat", "", "Katze") == "Katze"
 
 
 def test_diff_lists_missing_and_surplus_content() -> None:

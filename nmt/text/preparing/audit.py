@@ -168,7 +168,7 @@ class Removed:
 
 @dataclass
 class CorpusAudit:
-    """What the rules removed from one corpus, and what was added to it."""
+    """What the rules removed from one corpus."""
 
     # The key in the recipe and the file: `data.train.0: train.tsv`.
     name: str
@@ -179,13 +179,11 @@ class CorpusAudit:
     # Pairs removed, by rule.
     removed: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[Removed]] = field(default_factory=dict)
-    # Pairs added, by kind of `data.variants`; those of them that are too long are counted as removed, too.
-    added: dict[str, int] = field(default_factory=dict)
 
     @property
     def kept(self) -> int:
-        """Pairs that no rule removed, with those that were added."""
-        return self.read + sum(self.added.values()) - sum(self.removed.values())
+        """Pairs that no rule removed."""
+        return self.read - sum(self.removed.values())
 
     def add(self, removed: Removed) -> None:
         """Count a removed pair."""

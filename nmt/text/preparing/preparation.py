@@ -1,11 +1,10 @@
-"""Prepare a corpus: filter → duplicates → variants → tokenizer → encode → write.
+"""Prepare a corpus: filter → duplicates → tokenizer → encode → write.
 
 1. filter      blocks of pairs are normalized and pass the rules on text, in other processes or on other machines; what
                is kept is a plain text file in a temporary folder, a line for each pair: corpus, line, source, target
 2. duplicates  found by 8 bytes in RAM for each of these pairs
-3. variants    with `data.variants`, each pair of the training text is followed by those that are derived from it
-4. tokenizer   trained on a sample of them
-5. encode      in the same processes, block by block, into the files of the prepared corpus
+3. tokenizer   trained on a sample of the others
+4. encode      in the same processes, block by block, into the files of the prepared corpus
 
 Blocks come back in order, so the result depends on the text and the settings alone, not on the number of processes.
 Nothing is random: runs with different seeds can share a corpus.
@@ -19,14 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import blake2b, sha256
-from itertools import compress, groupby, islice, starmap
+from itertools import compress, islice, starmap
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from nmt.config import CorpusFile, Filters, LanguagePair, MaxLength, Recipe, RuleName, Variants
+from nmt.config import CorpusFile, Filters, LanguagePair, MaxLength, Recipe, RuleName
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.files import digest_of
@@ -36,7 +35,6 @@ from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_setti
 from nmt.text.prepared import Sentences, SideWriter, TokenStore, write_valid_texts
 from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of, shared_pairs
 from nmt.text.preparing.rules import RULES, Rules
-from nmt.text.preparing.variants import variants_of
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
 
@@ -97,21 +95,6 @@ def first_of_each(digests: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
     return first
 
 
-def add_to_block(
-    settings: Variants, rules: Sequence[Rules], block: tuple[int, list[bytes]]
-) -> tuple[int, bytes, Counter[str]]:
-    """Return the number of the corpus, its lines, each before those of its variants, and the number of each kind.
-
-    The second cell of an added line has the kind behind the number of the line.
-    """
-    corpus, lines = block
-    cells, added, counts = [*map(cells_of, lines)], [[line] for line in lines], Counter[str]()
-    for index, kind, (source, target) in variants_of([(row[2], row[3]) for row in cells], settings, rules[corpus]):
-        added[index].append(f"{corpus}\t{cells[index][1]} {kind}\t{source}\t{target}\n".encode())
-        counts[kind] += 1
-    return corpus, b"".join(line for own in added for line in own), counts
-
-
 def encode_block(tokenizers: Tokenizers, most: int, block: bytes) -> tuple[list[tuple[Sentences, int]], list[bytes]]:
     """Encode lines; return token ids and number of characters of each side, and the lines with more than `most` ids."""
     lines = block.splitlines(keepends=True)
@@ -159,22 +142,6 @@ class Text:
             self._remove("duplicate", "", line)
         self._check_any_kept()
 
-    def add_variants(self, settings: Variants, rules: Sequence[Rules], mapped: Mapped, console: Console) -> None:
-        """Write the file again, without duplicates and with what is derived from its pairs."""
-        corpora = groupby(self._read(self._first), lambda line: int(line.partition(b"\t")[0]))
-        blocks = ((corpus, block) for corpus, lines in corpora for block in batched(lines))
-        for audit in self.audits:
-            audit.added = dict.fromkeys(Variants.model_fields, 0)
-        new = self.file.with_suffix(".new")
-        with new.open("wb") as file, console.progress("adding variants", sum(self._first), "pairs") as advance:
-            for corpus, lines, counts in mapped(partial(add_to_block, settings, rules), blocks):
-                file.write(lines)
-                for kind, count in counts.items():
-                    self.audits[corpus].added[kind] += count
-                advance(lines.count(b"\n") - counts.total())
-        new.replace(self.file)
-        self._first = bytes([True]) * sum(audit.kept for audit in self.audits)
-
     def sample(self, share: float) -> Iterator[list[str]]:
         """Return the cells of the lines of an evenly spread sample without duplicates."""
         return map(cells_of, self._read(first and i * share % 1 < share for i, first in enumerate(self._first)))
@@ -200,10 +167,8 @@ class Text:
             yield from compress(file, chosen)
 
     def _remove(self, rule: str, found: str, line: bytes) -> None:
-        corpus, place, source, target = cells_of(line)
-        number, _, kind = place.partition(" ")
+        corpus, number, source, target = cells_of(line)
         place = f"{self._places[int(corpus)]}:{number}"
-        found = kind or found
         self.audits[int(corpus)].add(Removed(rule, place, found, source, target))
         if self._rejected is not None:
             self._rejected.write(("\t".join((rule, place, found, source, target)) + "\n").encode(errors="replace"))
@@ -272,10 +237,7 @@ def filtered_texts(
     if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
     texts = [Text("train", train, recipe, work, rejected)]
-    own_rules = [rules[recipe.languages_of(corpus)] for corpus in train.values()]
-    texts[0].filter(own_rules, mapped, console)
-    if data.variants is not None:
-        texts[0].add_variants(data.variants, own_rules, mapped, console)
+    texts[0].filter([rules[recipe.languages_of(corpus)] for corpus in train.values()], mapped, console)
     if valid:
         # it must be like what users send: only pairs without a loss are left out
         texts.append(Text("valid", valid, recipe, work, None))

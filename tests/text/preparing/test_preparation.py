@@ -96,17 +96,16 @@ def test_pairs_of_different_target_languages_are_no_duplicates() -> None:
 def test_other_processes_and_the_executor_of_a_cluster_give_the_same_corpus(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variants = "data.variants={}"
-    prepare(recipe_in(folder, variants), QUIET)
+    prepare(recipe_in(folder), QUIET)
     expected = contents(folder / "prepared")
     with ProcessPoolExecutor(2, get_context("spawn")) as executor:
-        prepare_with(executor, recipe_in(folder, variants))
+        prepare_with(executor, recipe_in(folder))
     assert contents(folder / "prepared") == expected
     monkeypatch.setattr(preparation, "_SHARED_BYTES", 0)
     monkeypatch.setattr(preparation, "can_fork", lambda: True)
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: found 9999, but this text yields at most"):
         prepare(recipe_in(folder, "runtime.threads=3", "tokenizer.vocab_size=9999"), QUIET)
-    prepare(recipe_in(folder, "runtime.threads=3", variants), QUIET, force=True)
+    prepare(recipe_in(folder, "runtime.threads=3"), QUIET, force=True)
     assert contents(folder / "prepared") == expected
 
 
