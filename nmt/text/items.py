@@ -80,6 +80,20 @@ def joined(parts: Iterable[Line]) -> Line:
     return Line("".join(line.text for line in lines), tuple(item for line in lines for item in line.items))
 
 
+def with_signs(line: Line, signs: str) -> Line:
+    """Return the line with runs of these characters of its text as items, too."""
+    if not signs:
+        return line
+    pattern, parts = re.compile(f"([{re.escape(signs)}]+)"), list[Line]()
+    for piece in line.pieces():
+        if isinstance(piece, Item):
+            parts.append(Line(ITEM, (piece,)))
+        else:
+            texts = enumerate(pattern.split(piece))
+            parts += [Line(ITEM, (Item(text),)) if index % 2 else Line(text) for index, text in texts]
+    return joined(parts)
+
+
 _ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)|\{{[\w.]*\}}"
 _ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=[)}}]))"
 _HOST = r"(?<![\w@.-])(?:(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)|localhost(?=[:/]))(?![\w-])"

@@ -9,8 +9,10 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -26,7 +28,7 @@ from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
-from nmt.text.items import ITEM, NO_TEXT, Line, joined, read
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
@@ -266,6 +268,9 @@ class Translator:
         """
         find = read if options.search.protect else _without_items
         line, start = find(source) if isinstance(source, str) else source, find(prefix)
+        if options.search.protect:
+            signs = "".join(filter(self._is_unknown_sign, sorted({*line.text})))
+            line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
@@ -278,6 +283,14 @@ class Translator:
             return [_unit(part) for part in parts]
         begun = len(units(start, options.longest_source, count, options.to))
         return [_begun_unit(joined(parts[:begun]), start), *(_unit(part) for part in parts[begun:])]
+
+    @cache  # noqa: B019  # there are few translators
+    def _is_unknown_sign(self, character: str) -> bool:
+        """Whether a character is no letter or digit and has no piece: spelled in bytes, models rarely copy it."""
+        if character == ITEM or character.isdecimal() or unicodedata.category(character)[0] in "LMZC":
+            return False
+        source = self.tokenizers.source
+        return bool(source.spelled()[source.encode(character)].any())
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Find the translations of the texts of units; the text of one that is copied is its own."""
@@ -292,7 +305,7 @@ class Translator:
         for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
             rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
-            texts = [options.finished(unit.text, unit.begin, rest) for rest in rests]
+            texts = [options.finished(unit.text, unit.begin, rest) or unit.text for rest in rests]
             unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
     def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
