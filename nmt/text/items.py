@@ -82,16 +82,11 @@ def joined(parts: Iterable[Line]) -> Line:
 
 def with_signs(line: Line, signs: str) -> Line:
     """Return the line with runs of these characters of its text as items, too."""
-    if not signs:
-        return line
-    pattern, parts = re.compile(f"([{re.escape(signs)}]+)"), list[Line]()
-    for piece in line.pieces():
-        if isinstance(piece, Item):
-            parts.append(Line(ITEM, (piece,)))
-        else:
-            texts = enumerate(pattern.split(piece))
-            parts += [Line(ITEM, (Item(text),)) if index % 2 else Line(text) for index, text in texts]
-    return joined(parts)
+    pattern = re.compile(f"([{re.escape(signs)}]+)")
+    # as in `pieces`, texts at even indices, items at odd ones
+    parts = [part for piece in line.pieces() for part in (pattern.split(piece) if isinstance(piece, str) else [piece])]
+    items = tuple(Item(part) if isinstance(part, str) else part for part in parts[1::2])
+    return Line(ITEM.join(map(str, parts[::2])), items)
 
 
 _ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)|\{{[\w.]*\}}"

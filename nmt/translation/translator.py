@@ -266,10 +266,9 @@ class Translator:
 
         The first one has the prefix; the sentences that the prefix translates are one with it.
         """
-        find = read if options.search.protect else _without_items
+        find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix)
-        if options.search.protect:
-            signs = "".join(filter(self._is_unknown_sign, sorted({*line.text})))
+        if options.search.protect and (signs := "".join(filter(self._is_unknown_sign, sorted({*line.text})))):
             line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
@@ -373,10 +372,6 @@ class Translator:
         for unit in units:
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
-
-
-def _without_items(text: str) -> Line:
-    return Line(visible(text))
 
 
 def _unit(part: Line) -> Unit:
