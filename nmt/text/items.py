@@ -105,6 +105,8 @@ _BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
 _NESTED = r"\{[^{}]*+\}"
 for _ in range(5):
     _NESTED = rf"\{{(?:[^{{}}]|{_NESTED})*+\}}"
+# The end of a link of Markdown; `[i](a word)[/i]` is none.
+_LINK = r"\]\((?=[^()\s]*[/#.:{%$])(?:[^()\s]|\([^()\s]*+\))++(?: \"[^\"]*\")?\)"
 _HEX = "[0-9A-Fa-f]"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 KNOWN = (
@@ -120,7 +122,8 @@ KNOWN = (
     rf"|\$\w*\([^()]*\)|\$\[[^][\s]*\]|(?:[$#%&=€£№]|(?<!\w)[-+~]|@:?|\\(?:[A-Za-z]+\*?)?)?"
     rf"{_NESTED}(?:%(?![\w(])|(?:px|em|[kKMG]i?B|k[gm]|[cm]m|ms)(?!\w))?"
     r"|\[\[[^][]*\]\]|\[%[^][]*%\]|\[\w+_\w+\]|\[\^\w+\]|\[/?\w[\w-]*+ [\w-]+=[^][]*\]|\[/\w[\w-]*+\]"
-    r"|!\[[^][]*\]\([^()\s]*\)|\[(?=[^][]*\]\([^()]*\))|\]\((?:[^()]|\([^()]*+\))*+\)"
+    r"|!\[[^][]*\]\([^()\s]*\)"
+    rf"|\[(?=[^][]*{_LINK})|{_LINK}"
     rf"|(?<!\w){_BBCODE}(?!\w)|\[\w+=[^][]*\]"
     # %%, %name%, %s, %1$d, %-5.2f, %(name)s, %<count>d, %[1]s, %1, %L1; not the percent sign of a number
     r"|%%|%[A-Za-z_][\w.]*%(?![%\w(<{])|(?<!\d)%L?[1-9]\d?(?!\d|[.,]\d)(?!\$)"

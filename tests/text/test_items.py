@@ -67,6 +67,7 @@ def test_ordinary_text_has_no_items(text: str) -> None:
         ("1. First", ["1."]),
         ("- First", ["-"]),
         ("%s%d of [the terms](https://b.org)", ["%s", "%d", "[", "](https://b.org)"]),
+        ("[i](a word)[/i], [a](see b)", ["[i]", "[/i]"]),
         ("It is $5 million, not $5.50 or $20.", []),
         ("One | two || three|four", ["|", "||", "|"]),
         (r"One\nTwo\\n", ["\\n", "\\\\"]),
@@ -90,7 +91,7 @@ def test_roles() -> None:
     ("text", "pairs"),
     [
         ("<b>x</b> <i>y</i>", {0: 1, 2: 3}),
-        ("{0} [x](a) y", {1: 2}),
+        ("{0} [x](a.md) y", {1: 2}),
         ("<b>{0} <i>x</i></b>", {0: 4, 2: 3}),
         ("<b><i>x</b>y</i></b>", {0: 2}),
         ("</b><v Bob>x **y** <b>", {2: 3}),
@@ -119,7 +120,7 @@ def test_line_is_the_text_and_every_cut_of_it_too(text: str) -> None:
     "unit",
     [*"(<{%`*&\\~|.:@/-+[$=", "<a ", "{a", "{{", "<!--", "%a", "$a(", "``a", "a@", "http://(", "a.", "v1.", "1.", "x_",
      "😀", ITEM, "<a '", "::a", "a-", "a(", "[url=", "mailto:", "<b></i>",
-     "<?", "<%a", "[](", "](a", "\\(", ":a", "f((", "0-", "0:", "ab0", "[a a=", "+1 ", "{}{", "``` ", '<a "<?'],
+     "<?", "<%a", "[](", "[a", "](a.", "[a](a.", "\\(", ":a", "f((", "0-", "0:", "ab0", "[a a=", "+1 ", "{}{", "``` ", '<a "<?'],
 )  # fmt: skip
 def test_items_of_100000_characters_take_linear_time(unit: str) -> None:
     """Each of these texts takes minutes in quadratic time."""
