@@ -23,6 +23,8 @@ ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s
 # The letter of an accelerator depends on the word: `&File`, `文件(&F)`.
 _ACCELERATOR = re.compile(r"(?<![\w&])&(?=[^\W_])(?!\w+;)")
 _SIGN = re.compile(r"[^\w{}%\U0001f000-\U0001faff\u266a-\u266f]+")
+# Signs that belong to an item in some languages, and are apart from it in others.
+_BESIDE = re.compile(r"^[-+~€£№](?=\{)|(?<=\})%$")
 _AROUND = "'\"()[]“”‘’«»（）「」"
 
 
@@ -52,7 +54,10 @@ def compare(source: str, text: str) -> ContentDiff:
 
 def _compared(item: Item) -> str:
     argument = ICU_ARGUMENT.match(item.text)
-    return argument[0] if argument else item.text.strip(_AROUND) or item.text
+    if item.text[0] == ":" and "`" in item.text:  # a role of reStructuredText, whose text is translated
+        return item.text.partition("`")[0]
+    text = _BESIDE.sub("", item.text.strip(_AROUND))
+    return argument[0] if argument else text or item.text
 
 
 def accelerators(source: str, text: str) -> ContentDiff:

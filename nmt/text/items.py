@@ -80,57 +80,92 @@ def joined(parts: Iterable[Line]) -> Line:
     return Line("".join(line.text for line in lines), tuple(item for line in lines for item in line.items))
 
 
-_ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)"
-_ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=\)))"
-_HOST = r"(?<![\w@.-])(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)(?![\w-])"
+def with_signs(line: Line, signs: str) -> Line:
+    """Return the line with runs of these characters of its text as items, too."""
+    pattern = re.compile(f"([{re.escape(signs)}]+)")
+    # as in `pieces`, texts at even indices, items at odd ones
+    parts = [part for piece in line.pieces() for part in (pattern.split(piece) if isinstance(piece, str) else [piece])]
+    items = tuple(Item(part) if isinstance(part, str) else part for part in parts[1::2])
+    return Line(ITEM.join(map(str, parts[::2])), items)
+
+
+_ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)|\{{[\w.]*\}}"
+_ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=[)}}]))"
+_HOST = r"(?<![\w@.-])(?:(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)|localhost(?=[:/]))(?![\w-])"
+_SCHEME = r"[A-Za-z][a-z0-9+.-]{1,20}://|www\.|mailto:|tel:|sms:|doi:|urn:|magnet:|data:(?=[a-z]+/)"
 _SYMBOLS = (
     "©®™§¶†‡•±×÷\u2190-\u21ff\u2200-\u22ff\u2300-\u23ff\u2460-\u27bf\u2b00-\u2bff\u3297\u3299\u266a-\u266f"
     "\ue000-\uf8ff\U0001f000-\U0001faff"
 )
 _JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
-_IN_TAG = r"(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+"
+_SCRIPT = r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"  # of templates: <%= x %>, <?= $x ?>
+_IN_TAG = rf"(?:[^<>\"']|\"(?:[^\"<]|{_SCRIPT})*+\"|'(?:[^'<]|{_SCRIPT})*+')*+"
 _START = r"(?<![^\s\"'“‘«(\[（])"
 _BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
-_NESTED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}"
+_NESTED = r"\{[^{}]*+\}"
+for _ in range(5):
+    _NESTED = rf"\{{(?:[^{{}}]|{_NESTED})*+\}}"
+# The end of a link of Markdown; `[i](a word)[/i]` is none.
+_LINK = r"\]\((?=[^()\s]*[/#.:{%$])(?:[^()\s]|\([^()\s]*+\))++(?: \"[^\"]*\")?\)"
+_HEX = "[0-9A-Fa-f]"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 _KNOWN = (
     # URLs, hosts and e-mail addresses; ASCII, since Chinese may be adjacent
-    rf"(?<![A-Za-z0-9])(?:[A-Za-z][a-z0-9+.-]{{1,20}}://|www\.|mailto:)(?:{_ADDRESS})*{_ADDRESS_END}"
+    rf"(?<![A-Za-z0-9])(?:{_SCHEME})(?:{_ADDRESS})*{_ADDRESS_END}"
     rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*{_ADDRESS_END})?"
-    r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
+    r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+(?::[\w-]++/[\w-]++(?:[./][\w-]++)*)?"
     # tags of XML, HTML, subtitles and templates, comments, times in captions; `<T>` in `List<Array<T>>` is none
-    rf"|</?[A-Za-z0-9][^\s<>]*+{_IN_TAG}>(?!>)|<\d[\d:.]*>|<%[^<>]*%>|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
-    # $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
-    rf"|\$\w*\([^()\s]*\)|\$\[[^][\s]*\]|(?:[$#%&=]|@:?|\\)?{_NESTED}|\[\[[^][]*\]\]"
-    r"|\[%[^][]*%\]|\[\w+_\w+\]"
+    rf"|</?[A-Za-z0-9][^\s<>]*+{_IN_TAG}>(?!>)|<\d[\d:.]*>|{_SCRIPT}|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
+    # mentions, keys, $1 but no sums, $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
+    r"|<[@#!:][^\s<>]*>|<?(?<!\w)(?:Ctrl|Alt|Shift|Cmd|Super|Primary|Meta)[->][-<>\w]*+"
+    r"|\$[1-9](?![\w$]|[.,]\d| (?:mil|bil|tril|hundred|thousand))"
+    rf"|\$\w*\([^()]*\)|\$\[[^][\s]*\]|(?:[$#%&=€£№]|(?<!\w)[-+~]|@:?|\\(?:[A-Za-z]+\*?)?)?"
+    rf"{_NESTED}(?:%(?![\w(])|(?:px|em|[kKMG]i?B|k[gm]|[cm]m|ms)(?!\w))?"
+    r"|\[\[[^][]*\]\]|\[%[^][]*%\]|\[\w+_\w+\]|\[\^\w+\]|\[/?\w[\w-]*+ [\w-]+=[^][]*\]|\[/\w[\w-]*+\]"
+    r"|!\[[^][]*\]\([^()\s]*\)"
+    rf"|\[(?=[^][]*{_LINK})|{_LINK}"
     rf"|(?<!\w){_BBCODE}(?!\w)|\[\w+=[^][]*\]"
     # %%, %name%, %s, %1$d, %-5.2f, %(name)s, %<count>d, %[1]s, %1, %L1; not the percent sign of a number
-    r"|%%|%[A-Za-z_][\w.]*%(?!%)|(?<!\d)%L?[1-9](?!\d|[.,]\d)(?!\$)"
+    r"|%%|%[A-Za-z_][\w.]*%(?![%\w(<{])|(?<!\d)%L?[1-9]\d?(?!\d|[.,]\d)(?!\$)"
     r"|(?<!\d)%(?:\d+\$|\(\w+\)|<\w+>|\[\d+\])?[-+#0,']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
     r"(?:#?@\w*@?|[A-Za-z])(?![A-Za-z0-9])"
     # entities, code, emphasis of Markdown, escapes of strings
-    r"|&(?:[A-Za-z]\w*|#\d+|#x[\dA-Fa-f]+);|``[^`]+``|`[^`]+`|\*{2,3}|~~|\\(?:u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|\(\w+\)|.)"
+    rf"|&(?:amp;)?(?:[A-Za-z]\w*|#\d+|#x{_HEX}+);|```[^`]+```|``[^`]+``"
+    rf"|(?:(?<![\w:])(?::[A-Za-z][\w-]*+)++:)?`[^`]+`_{{0,2}}"
+    rf"|\*{{2,3}}|~~|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-7]{{3}}|e)(?:\[[\d;]*m)?|\\\((?:[^()]|\([^()]*+\))*+\)"
+    rf"|{_START}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))[^\s\"<>|:*?]*(?<![.,;!?)])"
+    rf"|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
     # :name, :smile:, @:key, !name, ~name, --option, name()
-    rf"|(?<![\w:])@?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+~?|{_START}--[a-z][\w-]*"
+    rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
+    rf"|{_START}--[a-z][\w-]*|@:\([\w.]+\)"
     r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
     # numbers of versions and addresses, not those with groups of three digits
-    r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:-?[a-z]+\d*)?(?![\w])|(?<!\w)v\d+(?:\.\d+)*(?!\w)"
-    # paths, signs between spaces, the mark of a list, emoticons
-    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|(?<!\S)-*+[<>=^~#@|\\*_·»][<>=^~#@|\\*_·»-]*+(?!\S)"
+    r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:[-+]?[a-z]+(?:\.?\d+)*)?(?:[/:]\d+)?(?![\w])"
+    # of devices, books and telephones; hashes
+    rf"|(?<!\w)(?:v\d+(?:\.\d+)*|0x{_HEX}+|(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}"
+    rf"|{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}})(?!\w)"
+    r"|(?<![\w-])\d+(?:-\d+){3,}(?:-X)?(?![\w-])|(?<![\w+])\+(?=(?:[ ().-]?\d){8})\d{1,3}(?:[ .-]?(?:\d+|\(\d+\)))++"
+    r"|(?<!\w)(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,}(?!\w)"
+    # paths, patterns of files, signs between spaces, the mark of a list, emoticons
+    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|{_START}[~.]{{1,2}}/[\w.-]*\w|{_START}(?:\*\*/)?\*\.\w+"
+    rf"|{_START}(?:&&|::|!==?|<3|\$[$@#?!*])(?![^\s.,?\"])"
+    r"|(?<!\S)-*+[<>=^~#@|\\*_·»][<>=^~#@|\\*_·»-]*+(?!\S)"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
-    rf"|\|+|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
+    rf"|\|+|[⌘⌥⇧⌃]+\w|§[0-9a-fk-or](?!\d)|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"
 )
 # Within a word, `[b]` is an item only with a closing tag in the line: `[n]ame` has none.
 _SPLIT, _SPLIT_BBCODE = re.compile(f"({_KNOWN})"), re.compile(f"({_KNOWN}|{_BBCODE})")
 # What every item has, and few lines: a search for it takes a tenth of the time of a split.
 _SIGNS = re.compile(
-    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|[:;]['-]?[()DPOp]|\bv\d"
+    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|\b0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
+    r"|[:;]['-]?[()DPOp]|\bv\d"
     r"|^ *(?:[-–—]|\w{1,2}[.)])"
 )
 # An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.
 _CHUNK, _LETTER = re.compile(rf"([^\s{UNSPACED_TEXT}]+)"), re.compile(r"[^\W\d]")
 _CODE = re.compile(
-    r"[{}<>^_=~\\]|\$(?!\d)|(?<!\d)%(?=[\w{(<])|[#@](?=\w)|[A-Za-z]\+[A-Za-z]|[A-Za-z0-9]{2}\.[a-z][a-z0-9]|[a-z]\[\d*\]"
+    r"[{}<>^_=~\\]|\$(?!\d)|(?<!\d)%(?=[\w{(<])|[#@](?=\w)|[A-Za-z]\+[A-Za-z]"
+    r"|[A-Za-z0-9]{2}\.(?:[a-z][a-z0-9]|[A-Z]{3,4}\b)|[a-z]\[\d*\]|::"
 )
 _AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}
@@ -177,6 +212,8 @@ def item_of(text: str) -> Item:
         closes, name, is_empty = tag.group(1, 2, 3) if tag[2] else tag.group(4, 5, 6)
         if not is_empty and not _NO_PAIRS.fullmatch(name):
             return Item(text, "closing" if closes else "opening", name)
+    if text == "[" or text.startswith("]("):  # a link of Markdown
+        return Item(text, "opening" if text == "[" else "closing", "[")
     return Item(text)
 
 
@@ -202,6 +239,10 @@ def _with_unknown(text: str) -> list[str]:
     pieces, rest = list[str](), ""
     for chunk in _CHUNK.split(text):
         middle = chunk.lstrip(_AROUND[0]).rstrip(_AROUND[1])
+        for opening, closing in ("()", "[]"):  # those of a call stay: `f(x)`
+            if middle and (unclosed := middle.count(opening) - middle.count(closing)) > 0:
+                ends = chunk.partition(middle)[2].split(closing)[: unclosed + 1]
+                middle += closing.join([*ends[:-1], ""]) if len(ends) > 1 else ""
         if _CODE.search(middle) and _LETTER.search(middle):
             before, _, after = chunk.partition(middle)
             pieces += [rest + before, middle]

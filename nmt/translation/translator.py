@@ -9,6 +9,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -27,7 +28,7 @@ from nmt.system.device import choose_device
 from nmt.text.casing import restored_case, sentence_case
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
-from nmt.text.items import ITEM, NO_TEXT, Line, joined, read
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
@@ -145,6 +146,7 @@ class Translator:
         self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
         # The size of line batches and of batches, as a multiple of those on a CPU.
         self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
+        self._unknown_signs: dict[str, bool] = {}
         # The most source tokens, without `</s>`, of a unit.
         self._longest_source = min(model.longest_source for model in self.models)
 
@@ -265,8 +267,10 @@ class Translator:
 
         The first one has the prefix; the sentences that the prefix translates are one with it.
         """
-        find = read if options.search.protect else _without_items
+        find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix)
+        if options.search.protect and (signs := "".join(filter(self._is_unknown_sign, sorted({*line.text})))):
+            line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
@@ -287,6 +291,14 @@ class Translator:
             text = sentence_case(text, self.languages.source, self._count)
         return Unit(before, core, after, NO_TEXT, text)
 
+    def _is_unknown_sign(self, character: str) -> bool:
+        """Whether a character is no letter or digit and has no piece: spelled in bytes, models rarely copy it."""
+        if character not in self._unknown_signs:
+            is_sign = character != ITEM and unicodedata.category(character)[0] in "NPS" and not character.isdecimal()
+            source = self.tokenizers.source
+            self._unknown_signs[character] = is_sign and bool(source.spelled()[source.encode(character)].any())
+        return self._unknown_signs[character]
+
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Find the translations of the texts of units; the text of one that is copied is its own."""
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
@@ -300,7 +312,7 @@ class Translator:
         for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
             rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
-            texts = [options.finished(unit.text, unit.begin, rest) for rest in rests]
+            texts = [options.finished(unit.text, unit.begin, rest) or unit.text for rest in rests]
             unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
     def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
@@ -378,10 +390,6 @@ def _recased(line: Line, source: str, terms: Sequence[str]) -> Line:
     pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
     cased = [piece if index % 2 else restored_case(piece, source) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
-
-
-def _without_items(text: str) -> Line:
-    return Line(visible(text))
 
 
 def _begun_unit(part: Line, prefix: Line) -> Unit:

@@ -24,6 +24,8 @@ def test_missing_and_surplus_items_by_hand(item: str) -> None:
         (r"One\ntwo\t", r"Uno\n due", ("\\t",), ()),
         ("Run `git log`.", "Esegui questo.", ("`git log`",), ()),
         ("{n, plural, one {# file} other {# files}}", "{n, plural, other {# 个文件}}", (), ()),
+        ("See :ref:`the text <a>`, {n}%", "Vedi :ref:`il testo <a>`, {n} %", (), ()),
+        ("See :ref:`a`, -{n}", "Vedi `a`, {n}", (":ref:",), ()),
         ("{n, plural, one {# file} other {# files}}", "# file", ("{n, plural,",), ()),
     ],
 )

@@ -19,8 +19,15 @@ _FORMS = r"""
 {{.Name}} {0} {name} {{name}} ${name} {user.name} {0:N2} {0,10} %s %1$s %1$@ %@ %lu %lld %5.2f %-10s %1 %L1
 %(name)s {{name.first}} {{-name}} %i %+d %05d %zu <name> &name; &#39; {\an8} https://b.org/x?y=1&z=2 www.b.org
 a.b+c@d-e.co.uk :smile: <br/> <%=x%> 😀 ♪ 👩‍👩‍👧 --help v1.2.3-rc1 main.py !name /etc/hosts 10.0.0.1
+$1 {{PLURAL:$1|{{PLURAL:$2|a|b}}|c}} @lang('x') @if($x) _("x") \(f(x)) \emph{x} \alpha :py:class:`~a.b` `text`_ ```x```
+<@123> <@!12> <#C02|general> <!subteam^S1|all> <:smile:12> [/gallery] [^1] ![img](a.png) {n}% -{n} {n}px %20 !TOKEN!
+C:\Users\me\file.txt \\server\share D:/data/x ../x *.py photo.JPG https://b.org/{id} https://{host}/x localhost:8080
+git@b.org:a/c.git doi:10.1000/xyz tel:+123 a::b fe80::1%eth0 00:1B:44:11:3A:B7 978-3-16-148410-0 0x1F 192.168.0.0/24
+1.0.0-beta.2 550e8400-e29b-41d4-a716-446655440000 \x1b[0m &amp;nbsp; ⌘C §c != && :: <3 @.lower:key @:(key) f(x).y[0][1]
 """
-_SPACED = "{date, date, short};{% name %};{{ v | filter }};{{#if x}};{user name};{ -brand };<a href='x>y'>"
+_SPACED = "{date, date, short};{% name %};{{ v | filter }};{{#if x}};{user name};{ -brand };<a href='x>y'>;\\(x + 1);"
+_SPACED += '<a href="<?= x ?>">;<%= a > b %>;<?php echo $x ?>;$t(a, {"n": 1});[gallery id="1"];+39 06 1234567;'
+_SPACED += ":ref:`a text <label>`;{n, plural, =0 {no} one {{0} file} other {{n} {m} {{x}} files}}"
 FORMS = [*_FORMS.split(), *_SPACED.split(";")]
 SENTENCES = ["I like {} very much.", "{} files were found.", "Look at {}.", "He has {}, I think.", 'Is it "{}"?']
 TEXT = st.lists(st.sampled_from([*FORMS, *"ab .,:'\"()[]{}<>%$#@&|\\`*_~^=+-/1", " ", "<b>", "</b>", "中", "，", ITEM]))
@@ -59,6 +66,9 @@ def test_ordinary_text_has_no_items(text: str) -> None:
         ("a List<Array<T>>", ["List<Array<T>>"]),
         ("1. First", ["1."]),
         ("- First", ["-"]),
+        ("%s%d of [the terms](https://b.org)", ["%s", "%d", "[", "](https://b.org)"]),
+        ("[i](a word)[/i], [a](see b)", ["[i]", "[/i]"]),
+        ("It is $5 million, not $5.50 or $20.", []),
         ("One | two || three|four", ["|", "||", "|"]),
         (r"One\nTwo\\n", ["\\n", "\\\\"]),
         ("Ctrl+C copies foo() of a_b", ["Ctrl+C", "foo()", "a_b"]),
@@ -81,6 +91,7 @@ def test_roles() -> None:
     ("text", "pairs"),
     [
         ("<b>x</b> <i>y</i>", {0: 1, 2: 3}),
+        ("{0} [x](a.md) y", {1: 2}),
         ("<b>{0} <i>x</i></b>", {0: 4, 2: 3}),
         ("<b><i>x</b>y</i></b>", {0: 2}),
         ("</b><v Bob>x **y** <b>", {2: 3}),
@@ -108,7 +119,9 @@ def test_line_is_the_text_and_every_cut_of_it_too(text: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [*"(<{%`*&\\~|.:@/-+[$=", "<a ", "{a", "{{", "<!--", "%a", "$a(", "``a", "a@", "http://(", "a.", "v1.", "1.", "x_",
-     "😀", ITEM, "<a '", "::a", "a-", "a(", "[url=", "mailto:", "<b></i>"],
+     "😀", ITEM, "<a '", "::a", "a-", "a(", "[url=", "mailto:", "<b></i>",
+     "<?", "<%a", "[](", "[a", "](a.", "[a](a.", "\\(", ":a", "f((", "0-", "0:", "ab0", "[a a=",
+     "+1 ", "{}{", "``` ", '<a "<?'],
 )  # fmt: skip
 def test_items_of_100000_characters_take_linear_time(unit: str) -> None:
     """Each of these texts takes minutes in quadratic time."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations_with_replacement
@@ -304,6 +305,10 @@ def test_diff_lists_missing_and_surplus_content() -> None:
     assert options.diff(line, read("Il {0} nel &1984 &o")) == (("gatto",), ("&",))
     assert options.diff(line, read("Il gatto {0}")).missing == ("&", "1984")
     assert options_for({"cat": "gatto"}, protect=False).diff(line, Line("x")) == (("gatto",), ())
+
+
+def test_signs_without_a_piece_are_kept(translator: Translator) -> None:
+    assert re.sub("[^½№²]", "", translator.translate("№ the cat ½ x²").text) == "№½²"
 
 
 def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,10 +126,10 @@ class Content:
             raise DataError(f"{name}:{line}: not {encoding.upper()}: {error}; {advice}") from None
         return cls(name, text, encoding, mark)
 
-    def encode(self, text: str) -> bytes:
+    def encode(self, text: str, errors: str = "strict") -> bytes:
         """Encode text as the file was. Raises DataError for a character that this encoding does not have."""
         try:
-            return self.mark + text.encode(self.encoding)
+            return self.mark + text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:
             raise DataError(
                 f"{self.name}: its encoding, {self.encoding}, has no {text[error.start]!r}, which a translation "
@@ -183,14 +183,14 @@ class Edits:
 
         return Entry(line, place or f"line {self.content.line_number(start):,}", write)
 
-    def encoded(self) -> bytes:
+    def encoded(self, errors: str = "strict") -> bytes:
         """Return the file with the replacements."""
         parts, position = list[str](), 0
         for start, end, replacement in sorted(self._replacements, key=lambda one: one[:2]):
             if start >= position:
                 parts += [self.content.text[position:start], replacement]
                 position = end
-        return self.content.encode("".join([*parts, self.content.text[position:]]))
+        return self.content.encode("".join([*parts, self.content.text[position:]]), errors)
 
 
 def read_text(text: str) -> Line:

@@ -23,6 +23,9 @@ _CODE = re.compile(
     rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
 )
+# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition.
+_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
+_DEFINITION = re.compile(r":[ \t]+")
 
 
 def read_markdown(content: Content, _: ReadOptions) -> Document:
@@ -35,18 +38,24 @@ def read_markdown(content: Content, _: ReadOptions) -> Document:
     for block in _parser().parse(hidden + text[len(front[0]) if front else 0 :], environment):
         if block.type != "inline" or block.map is None or not block.content:
             continue
-        spans = list[tuple[int, int]]()
+        groups, count = [list[tuple[int, int]]()], 0
         for number, line in enumerate(block.content.split("\n"), block.map[0]):
             cursor = max(cursor, starts[min(number, len(starts) - 1)])
             # a bar in a cell is escaped
             if found := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor):
-                spans.append(found.span())
-                cursor = found.end()
-        if len(spans) > block.content.count("\n"):
+                count, cursor, start = count + 1, found.end(), found.end() - len(found[0].lstrip())
+                if definition := _DEFINITION.match(line):
+                    start += definition.end()
+                is_directive = bool(_DIRECTIVE.fullmatch(line))
+                groups += [[]] * (is_directive or definition is not None)
+                if not is_directive:
+                    groups[-1] = [*groups[-1], (start, found.end())]
+        if count <= block.content.count("\n"):
+            kept.append(f"line {block.map[0] + 1:,}")
+            continue
+        for spans in filter(None, groups):
             together = _line("\n".join(text[first:last] for first, last in spans), environment.get("references", {}))
             entries.append(edits.entry(together, spans[0][0], spans[-1][1], lambda line: formed(line, str)))
-        else:
-            kept.append(f"line {block.map[0] + 1:,}")
     return Document(content.name, entries, edits.encoded, kept=("text that was not found", kept))
 
 

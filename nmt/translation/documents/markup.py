@@ -26,9 +26,13 @@ _CODE = re.compile(
     r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&(?:nbsp|#160|shy);"
     r"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>|<[A-Za-z/!?%][^<>]*>?"
 )
-_ATTRIBUTE = re.compile(r"([^\s=/\"'<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
-_ATTRIBUTES = {"alt", "title", "placeholder", "aria-label"}
-_DESCRIPTION = re.compile(r"<meta\s[^>]*=[\"']?(?:og:|twitter:)?(?:description|title)\b", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"([^\s=/\"'<>]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")
+_ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "label"}
+# Tags of which another attribute is text, and this attribute.
+_TEXT_TAGS = {
+    "content": re.compile(r"<meta\s[^>]*=[\"']?(?:og:|twitter:)?(?:description|title)\b", re.IGNORECASE),
+    "value": re.compile(r"<input\s[^>]*type\s*=\s*[\"']?(?:submit|button|reset)\b", re.IGNORECASE),
+}
 # Elements inside a sentence; all others end one.
 _INLINE = re.compile(
     "|abbr|bdi|bdo|big|br|cite|code|del|dfn|em|font|img|ins|kbd|mark|samp|small|span|strike|strong|sub|sup|time|tt|var|wbr"
@@ -93,7 +97,7 @@ def read_html(content: Content, _: ReadOptions) -> Document:
             start = run[0].start + len(raw) - len(raw.lstrip())
             entries.append(edits.entry(line, start, start + len(raw.strip()), partial(_formed, changed=changed)))
         run = []
-    return Document(content.name, entries, edits.encoded)
+    return Document(content.name, entries, partial(edits.encoded, "xmlcharrefreplace"))
 
 
 def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) -> Line | None:
@@ -112,20 +116,24 @@ def _formed(line: Line, changed: dict[str, str]) -> str:
 def _attributes(edits: Edits, piece: _Piece, changed: dict[str, str]) -> Iterator[Entry]:
     """Yield the entries of the attributes of a tag; `changed` gets the tag with the translations."""
     tag = piece.item.text if piece.item and piece.item.name else ""
-    names = _ATTRIBUTES | {"content"} if _DESCRIPTION.match(tag) else _ATTRIBUTES
+    names = _ATTRIBUTES.union(name for name, tags in _TEXT_TAGS.items() if tags.match(tag))
     for match in _ATTRIBUTE.finditer(tag):
+        quote = match[2][0] if match[2][0] in "\"'" else ""
 
-        def form(line: Line, value: str = match[2]) -> str:
-            changed[tag] = changed.get(tag, tag).replace(value, f"{value[0]}{escape(str(line))}{value[0]}", 1)
-            return escape(str(line))
+        def form(line: Line, attribute: re.Match[str] = match, quote: str = quote or '"') -> str:
+            value = f"{quote}{escape(str(line))}{quote}"
+            changed[tag] = changed.get(tag, tag).replace(attribute[0], attribute[0][: -len(attribute[2])] + value, 1)
+            return value
 
         if match[1].lower() in names:
-            start = piece.start + match.start(2) + 1
-            yield edits.entry(read(unescape(match[2][1:-1])), start, start + len(match[2]) - 2, form)
+            start = piece.start + match.start(2)
+            yield edits.entry(read(unescape(match[2].strip(quote or None))), start, start + len(match[2]), form)
 
 
 _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style", "array", "integer-array"}
 # Escapes, and quotes around a text, which keep its spaces.
+_UNTRANSLATABLE = re.compile(r"\stranslatable\s*=\s*[\"']false")
+_STRING_ITEM = re.compile(r"\stype\s*=\s*[\"']string[\"']")
 _ANDROID_CODE = re.compile(r"(\\[^\"'\\]|\\\\|(?<!\\)\")")
 
 
@@ -136,21 +144,21 @@ def read_android(content: Content, _: ReadOptions) -> Document:
         if piece.item is None or piece.element not in _RESOURCES:
             run.append(piece)
             continue
-        if is_text and (line := _line(content.text, run, _android_text)):
-            entries.append(edits.entry(line, run[0].start, run[-1].end, partial(formed, escape=_android_escaped)))
-        is_opening, run = piece.item.role == "opening", []
-        parent = piece.element if is_opening and piece.element != "item" else parent
-        is_text = (
-            is_opening
-            and 'translatable="false"' not in piece.item.text
-            and (piece.element == "string" or (piece.element == "item" and parent in ("string-array", "plurals")))
-        )
-    return Document(content.name, entries, edits.encoded)
+        is_xml = not any(one.item and one.item.text == "<![CDATA[" for one in run)
+        if is_text and (line := _line(content.text, run, partial(_android_text, is_xml=is_xml))):
+            form = partial(formed, escape=partial(_android_escaped, is_xml=is_xml))
+            entries.append(edits.entry(line, run[0].start, run[-1].end, form))
+        tag, is_opening, run = piece.item.text, piece.item.role == "opening", []
+        if is_opening and piece.element != "item":
+            parent = "" if _UNTRANSLATABLE.search(tag) else piece.element
+        is_string = piece.element == "item" and (parent in ("string-array", "plurals") or _STRING_ITEM.search(tag))
+        is_text = is_opening and not _UNTRANSLATABLE.search(tag) and (piece.element == "string" or bool(is_string))
+    return Document(content.name, entries, partial(edits.encoded, "xmlcharrefreplace"))
 
 
-def _android_text(text: str) -> Line:
-    return read_coded(unescape(text), _ANDROID_CODE, lambda part: re.sub(r"\\([\"'])", r"\1", part))
+def _android_text(text: str, is_xml: bool) -> Line:
+    return read_coded(unescape(text) if is_xml else text, _ANDROID_CODE, lambda part: re.sub(r"\\([\"'])", r"\1", part))
 
 
-def _android_escaped(text: str) -> str:
-    return re.sub(r"([\"'])", r"\\\1", escape(text, quote=False))
+def _android_escaped(text: str, is_xml: bool) -> str:
+    return re.sub(r"([\"'])", r"\\\1", escape(text, quote=False) if is_xml else text)

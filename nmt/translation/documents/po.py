@@ -82,7 +82,7 @@ def _messages(content: Content) -> list[_Message]:
             raise content.error(line.start, f"found {line.text[:60]!r}, expected {expected}")
         if match[2] is None:
             keyword = keyword if not line.text.strip() else ""
-            flags = {"#,": _Field("", line.start, end)} if line.text.lstrip().startswith("#,") else flags
+            flags = {"#,": _Field(line.text, line.start, end)} if line.text.lstrip().startswith("#,") else flags
             continue
         if match[1] in ("msgctxt", "msgid") and any(one.startswith("msgstr") for one in messages[-1]):
             messages.append({})
@@ -113,5 +113,7 @@ def _write(edits: Edits, message: _Message, keyword: str, translation: Line) -> 
         position = max(field.end for field in message.values())
         edits.replace(position, position, f"{end}{written}")
     if keyword in ("msgstr", "msgstr[0]"):
-        position = message["#,"].end if "#," in message else _start(message)
-        edits.replace(position, position, ", fuzzy" if "#," in message else f"#, fuzzy{end}")
+        flags = message.get("#,")
+        position = flags.end if flags else _start(message)
+        if not flags or "fuzzy" not in flags.string:
+            edits.replace(position, position, ", fuzzy" if flags else f"#, fuzzy{end}")

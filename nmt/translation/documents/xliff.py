@@ -57,7 +57,7 @@ def read_xliff(content: Content, options: ReadOptions) -> Document:
 
     def encoded() -> bytes:
         text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
-        return content.encode(text.replace("\n", content.line_end))
+        return content.encode(text.replace("\n", content.line_end), "xmlcharrefreplace")
 
     start = "".join(_DECLARATION.findall(content.text)).replace(content.line_end, "\n")
     without = "all units have a translation already, which is kept"

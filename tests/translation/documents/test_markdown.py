@@ -38,6 +38,16 @@ not this
 </div>
 
 [ref]: http://not.this "not this"
+Term
+: Defined
+
+!!! note "not this"
+    Body
+
+:::tip
+In a box
+:::
+
 Setext
 ------
 See [the text][ref], and *[Ref]*.
@@ -47,7 +57,8 @@ TEXTS = [
     "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard\\\n"
     "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "[x] one[^1]", "two continued",
     "three",
-    "quoted twice", "a", "b \\| `x`", "one", "two", "Setext", "See [the text][ref], and *[Ref][Ref]*.",
+    "quoted twice", "a", "b \\| `x`", "one", "two", "Term", "Defined", "Body", "In a box", "Setext",
+    "See [the text][ref], and *[Ref][Ref]*.",
 ]  # fmt: skip
 
 

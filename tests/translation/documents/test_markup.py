@@ -18,6 +18,7 @@ PAGE = """<!DOCTYPE html>
      one</a> with <code>code &lt;b&gt;</code>.<img src="a.png" alt="A cat">
   <ul><li>First<li>Second</ul>
   <pre>not <b>this</b></pre><p translate="no">not this</p><input placeholder='Your "name"' value="x">
+  <input type=submit value="Send now"><p><img class=b alt=b></p>
   Loose text <span class="notranslate">not this</span> <div></div><p>  </p>
 </body></html>
 """
@@ -25,7 +26,7 @@ HTML_TEXTS = [
     "My page", "About & more", "Good", 'Hello <em title="Good">world</em>&nbsp;<3', "A cat",
     'One line<br>and <a href="x?a=1&b=2">another one</a> with <code>code &lt;b&gt;</code>.'
     '<img src="a.png" alt="A cat">',
-    "First", "Second", 'Your "name"', 'Loose text <span class="notranslate">not this</span>',
+    "First", "Second", 'Your "name"', "Send now", "b", 'Loose text <span class="notranslate">not this</span>',
 ]  # fmt: skip
 
 
@@ -63,6 +64,7 @@ def test_texts_and_attributes_of_a_page_are_translated() -> None:
         'content="ABOUT &amp; MORE"',
         'alt="A CAT"',
         "placeholder='YOUR &quot;NAME&quot;'",
+        '<input type=submit value="SEND NOW"><p><img class=b alt="B"></p>',
     ):
         assert part in made
     assert made.count("not this") + made.count("not <b>this</b>") == PAGE.count("not this") + 1
@@ -113,6 +115,9 @@ ANDROID = """<?xml version="1.0" encoding="utf-8"?>
     <string-array name="d"><item>One</item><item>Two</item></string-array>
     <plurals name="e"><item quantity="one">%d cat</item><item quantity="other">%d cats</item></plurals>
     <style name="f"><item name="g">not this</item></style>
+    <string name="i"><![CDATA[<b>a</b> & b &amp; c]]></string><item type="string" name="j">Three</item>
+    <string name="k" translatable='false'>not this</string>
+    <string-array translatable="false"><item>not this</item></string-array>
 </resources>
 """
 
@@ -121,12 +126,14 @@ def test_strings_of_android_are_translated() -> None:
     document = read("android", ANDROID)
     assert [entry.line.text.replace("\ufffc", "#") for entry in document.entries] == [
         'I don\'t know & "you"', "#two words#", "Hi #there#,# #!", "One", "Two", "# cat", "# cats",
+        "##a# & b # c#", "Three",
     ]  # fmt: skip
     assert translated(document, str).decode() == ANDROID
     made = translated(read("android", ANDROID)).decode()
     assert made.count("not this") == ANDROID.count("not this")
     assert 'I DON\\\'T KNOW &amp; \\"YOU\\"<' in made
     assert '>"TWO WORDS"<' in made
+    assert "<![CDATA[<b>A</b> & B &amp; C]]>" in made
     assert "HI <b>THERE</b>,\\n <xliff:g" in made
     assert [element.tag for element in etree.fromstring(made.encode()).iter()] == [
         element.tag for element in etree.fromstring(ANDROID.encode()).iter()
@@ -140,3 +147,4 @@ def test_text_in_an_encoding_of_the_file_is_written_in_it(format_: str) -> None:
     )
     data = f'{start}<string name="a">è</string>'.encode("latin-1")
     assert translated(read(format_, data)) == data.replace("è".encode("latin-1"), "È".encode("latin-1"))
+    assert b"&#9731;" in translated(read(format_, data), lambda _: "\u2603")

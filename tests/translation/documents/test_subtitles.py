@@ -101,16 +101,6 @@ def test_dashes_of_speakers_are_no_part_of_the_text() -> None:
     assert translated(document, lambda _: next(made)).decode().endswith("\n<i>-A\n {\\an8}– B\n- C")
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "1\n00:00:01,000 --> 00:00:02,000\n\n"])
-def test_file_without_text_is_unchanged(text: str) -> None:
-    assert translated(read("srt", text)).decode() == text
-
-
-def test_times_end_the_text_before_them() -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nHi\n00:02.000 --> 00:03.000\nHo\n"
-    assert texts(read("vtt", text)) == ["Hi", "Ho"]
-
-
 @pytest.mark.parametrize(
     "text", ["10:15:30", "9:41:00 AM", "Rome --> Naples", "00:00:01,000", "It is 2:30:00", "3 -> 4"]
 )
@@ -120,18 +110,23 @@ def test_text_of_a_subtitle_may_be_a_time_or_have_an_arrow(text: str) -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\r\n"])
-def test_blank_line_behind_a_number_and_cr_cr_lf_are_tolerated(line_end: str) -> None:
-    text = "1\n\n00:00:01,000 --> 00:00:02,000\nHi\n\n2\n\n00:00:03,000 --> 00:00:04,000\nHo\n".replace("\n", line_end)
-    document = read("srt", text)
-    assert texts(document) == ["Hi", "Ho"]
-    assert translated(document).decode() == text.replace("Hi", "HI").replace("Ho", "HO")
-
-
-def test_only_an_empty_line_ends_a_cue_of_webvtt() -> None:
-    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n \nHi you\n \nand me\n\nNot this\n"
-    document = read("vtt", text)
-    assert texts(document) == ["Hi you", "and me"]
-    assert translated(document).decode() == text.replace("Hi you", "HI YOU").replace("and me", "AND ME")
+@pytest.mark.parametrize(
+    ("format_", "text", "expected"),
+    [
+        ("srt", "", []),
+        ("srt", "\n\n", []),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\n\n", []),
+        ("srt", "1\n\n00:00:01 --> 00:00:02\nHi\n\n2\n\n00:00:03 --> 00:00:04\nHo\n", ["Hi", "Ho"]),
+        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nHi\n00:02.000 --> 00:03.000\nHo\n", ["Hi", "Ho"]),
+        ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\n \nHi you\n \nand me\n\nNot this\n", ["Hi you", "and me"]),
+    ],
+)
+def test_blank_lines_and_times_end_texts(format_: str, text: str, expected: list[str], line_end: str) -> None:
+    document = read(format_, text.replace("\n", line_end))
+    assert texts(document) == expected
+    for one in expected:
+        text = text.replace(one, one.upper())
+    assert translated(document).decode() == text.replace("\n", line_end)
 
 
 def test_codes_are_markup_and_characters_are_escaped() -> None:
