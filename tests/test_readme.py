@@ -7,6 +7,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,24 @@ def test_make_demo_trains_and_scores_both_directions_and_shows_them_again(checko
 def test_commands_of_a_page_run_in_order(checkout: Path, page: str) -> None:
     for block in blocks(page, "sh"):
         run(shortened(block), checkout)
+
+
+@pytest.mark.skipif(not (REPOSITORY / "runs/demo-en-it/best").exists(), reason="needs runs/demo-en-it of make demo")
+def test_outputs_on_the_pages_are_those_of_the_demo() -> None:
+    """Their sentences were right with three seeds, in fp32 and bf16: so they are on every processor."""
+    from nmt.text.glossary import Glossary
+    from nmt.translation.translator import Translator
+
+    translator = Translator.load(REPOSITORY / "runs" / "demo-en-it")
+    options = replace(translator.options(), glossary=Glossary({"rabbit": "coniglietto"}))
+    shown = re.findall(r"echo '(.*)' \| nmt translate.*\n```\n\nThe output is `(.*?)`", PAGES["docs/translating.md"])
+    shown += re.findall(r"echo '(.*)' \| nmt translate .*\n(.*)\n```", PAGES["README.md"])
+    assert len(shown) == 3
+    for source, text in shown:
+        assert translator.translate(source, options).text == text
+    questions = {sentence for page in PAGES.values() for sentence in re.findall(r"echo '([^']*\?)' \| nmt", page)}
+    assert questions == {"Is there a hospital near the station?"}
+    assert translator.translate(questions.pop()).text == "C'è un ospedale vicino alla stazione?"
 
 
 @pytest.mark.slow

@@ -38,10 +38,25 @@ def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
         return count(text.replace(ITEM, " "))
 
     found = list[Line]()
-    for sentence in line.cut(list(accumulate(map(len, sentences(line.text, language))))[:-1]):
+    for sentence in line.cut(_sentence_ends(line, language)):
         for part in sentence.cut(_boundaries(sentence)):
             found += part.cut(list(accumulate(map(len, _shorten(part.text, limit, size))))[:-1])
     return [unit for unit in found if unit.text]
+
+
+def _sentence_ends(line: Line, language: str) -> list[int]:
+    """Return the places between the sentences of a line; a closing item at the end of a sentence is a part of it."""
+    closings = {
+        found.start()
+        for found, item in zip(re.finditer(ITEM, line.text), line.items, strict=True)
+        if item.role == "closing"
+    }
+    ends = []
+    for end in accumulate(map(len, sentences(line.text, language))):
+        while end in closings:
+            end += 1
+        ends.append(end)
+    return sorted({*ends} - {len(line.text)})
 
 
 def _boundaries(sentence: Line) -> list[int]:

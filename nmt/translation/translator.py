@@ -1,10 +1,10 @@
 """The translator: lines in, one translation for each line out, in order.
 
 >>> translator = Translator.load("runs/demo-en-it")
->>> translator.translate("Good morning.").text
-'Buongiorno.'
->>> [translation.text for translation in translator.translate(["Good morning."])]
-['Buongiorno.']
+>>> translator.translate("My father has a rabbit.").text
+'Mio padre ha un coniglio.'
+>>> [translation.text for translation in translator.translate(["My father has a rabbit."])]
+['Mio padre ha un coniglio.']
 """
 
 import json

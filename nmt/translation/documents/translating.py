@@ -83,8 +83,8 @@ def translate_document(
 def translate_html(translator: Translator, text: str, options: TranslateOptions | None = None) -> str:
     """Return HTML with its texts translated.
 
-    >>> translate_html(translator, "<p>Good <b>morning</b>.</p>")
-    '<p><b>Buongiorno</b>.</p>'
+    >>> translate_html(translator, "<p>My father has a <b>rabbit</b>.</p>")
+    '<p>Mio padre ha un <b>coniglio</b>.</p>'
     """
     content = Content("HTML", text)
     document = read_html(content, ReadOptions("html"))
