@@ -70,7 +70,7 @@ class Translation:
     text: str
     log_prob: float
     alternatives: tuple[Alternative, ...] = ()
-    units: int = 1  # the number of sentences, and of parts of long ones
+    units: int = 1  # the number of texts that were translated one by one
     line: Line = NO_TEXT  # the text with its items
     diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
     alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.words` defines a word
