@@ -65,7 +65,7 @@ class TranslateRequest(NamedTuple):
             "--format",
             metavar="NAME",
             help="text, srt, vtt, json, jsonl, csv, tsv, po, xliff, html, markdown, properties, "
-            "android or strings; default: by the content and the name of the input.",
+            "android, strings or docx; default: by the content and the name of the input.",
         ),
     ] = None
     column: Annotated[

@@ -138,7 +138,7 @@ class TestInput:
 
     @pytest.mark.usefixtures("absolute_paths")
     def test_name_of_a_format_that_is_not_translated_is_refused(self, model: Path, tmp_path: Path) -> None:
-        for name in ("page.RST", "song.lrc", "text.docx.gz"):
+        for name in ("page.RST", "song.lrc", "text.odt.gz"):
             path = write_lines(tmp_path / name, "the cat sleeps")
             refused = run_command("translate", "-m", model, "-i", path)
             assert (refused.exit_code, refused.stdout) == (2, "")

@@ -34,6 +34,7 @@ _OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open, b"\x28\xb5\x2f\xfd": zstd.open,
 }  # fmt: skip
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_WORD = "word/document.xml"  # a member of every .docx, which is opened as it is
 # Members of an archive that are no text for training: folders, hidden files, descriptions, alignments (OPUS).
 _NO_TEXT = re.compile(r"(^|/)([._]|(readme|licen[cs]e|copying|copyright|about|changelog)\b)|/$|\.(xml|ids|rels)$", re.I)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -121,8 +122,13 @@ def open_content(path: Path, read_once: bool = False) -> Iterator[io.BufferedRea
         file = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         start = b"" if file.isatty() else file.peek(6)
         if start.startswith(_ZIP) and archive.is_file():
-            with ZipFile(file) as members, _open_member(archive, members, member) as content:
-                yield io.BufferedReader(content)  # type: ignore[arg-type]
+            with ZipFile(file) as members:
+                if member is None and _WORD in members.namelist():
+                    file.seek(0)
+                    yield file
+                    return
+                with _open_member(archive, members, member) as content:
+                    yield io.BufferedReader(content)  # type: ignore[arg-type]
         elif member is not None:
             raise DataError(f"{archive}: expected a zip archive, which contains {member}; found another file")
         else:

@@ -21,7 +21,7 @@ from nmt.text.items import ITEM, Item, Line, item_of, joined, read
 # `text` is lines of text, which are no document.
 Format = Literal[
     "text", "srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff", "html", "markdown", "properties", "android",
-    "strings",
+    "strings", "docx",
 ]  # fmt: skip
 # Marks of UTF-32 begin with those of UTF-16.
 MARKS = {

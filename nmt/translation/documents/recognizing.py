@@ -19,6 +19,7 @@ _ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMAT
 _TEXT = re.compile(r"|\.(?:txt|zip|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
 _STRING = r'"(?:[^"\\\r\n]|\\.)*+"'
 _OFFICE = "PDF, RTF or Office"
+_WORD = re.compile(rb"PK\x03\x04(?s:.*?)word/document\.xml")  # in the names of members
 # Others are found by their bytes that are not UTF-8.
 _BINARY = re.compile(rb"%PDF-|\{\\rtf|PK\x03\x04")
 # By the beginning, in this order.
@@ -38,7 +39,7 @@ _ADVICE = (
     f"{', '.join(FORMATS[1:])}, or add --format text for its lines"
 )
 # Those that are so different from others that the content decides whatever the name is.
-_CERTAIN = ("vtt", "srt", "po", "jsonl", "xliff", "html")
+_CERTAIN = ("vtt", "srt", "po", "jsonl", "xliff", "html", "docx")
 
 
 def named_format(option: str | None, path: Path | None) -> Format | None:
@@ -65,7 +66,7 @@ def recognized_format(named: Format | None, place: str, start: bytes) -> Format:
     Raises ConfigError for XML of another kind and for other formats than text.
     """
     found = _by_content(start)
-    if found == _OFFICE or (found == "XML" and named in (None, "android")):
+    if (found == _OFFICE and named != "docx") or (found == "XML" and named in (None, "android")):
         raise ConfigError(f"{place}: files of {found} {_ADVICE}")
     return cast(Format, found or "text") if named is None or found in _CERTAIN else named
 
@@ -73,7 +74,7 @@ def recognized_format(named: Format | None, place: str, start: bytes) -> Format:
 def _by_content(start: bytes) -> str | None:
     """Return the format that first bytes belong to; or that of a file which is not translated; None for text."""
     if _BINARY.match(start):
-        return _OFFICE
+        return "docx" if _WORD.match(start) else _OFFICE
     encoding = next((one for mark, one in MARKS.items() if start.startswith(mark)), "utf-8")
     text = start.decode(encoding, errors="ignore").lstrip("\ufeff \t\r\n")
     if found := next((name for name, pattern in _CONTENT.items() if pattern.match(text)), None):

@@ -9,6 +9,7 @@ from nmt.system.distributed import on_rank_zero, scatter_map
 from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import Line, joined
 from nmt.translation.documents.document import Content, Document, Entry, Format, ReadOptions
+from nmt.translation.documents.docx import read_docx
 from nmt.translation.documents.json_strings import read_json, read_json_lines
 from nmt.translation.documents.key_values import read_key_values
 from nmt.translation.documents.markdown import read_markdown
@@ -40,6 +41,8 @@ _READERS: dict[Format, Callable[[Content, ReadOptions], Document]] = {
 
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
     """Find the texts of a file. Raises DataError for a damaged one."""
+    if options.format == "docx":
+        return read_docx(data, name)
     declared = _DECLARED[options.format].search(data[: 1 << 16]) if options.format in _DECLARED else None
     encoding = next((one.decode() for one in declared.groups() if one), None) if declared else None
     if options.format == "properties" and data.decode(errors="ignore").encode() != data:

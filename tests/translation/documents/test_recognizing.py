@@ -60,7 +60,7 @@ def test_name_decides_where_the_content_is_no_sure_sign(name: str, content: str,
     ("name", "content", "message"),
     [
         *((f"a.{ending}", "Hi", f"--input a.{ending}: files in the format .{ending} are not translated, and as lines")
-          for ending in ("xcstrings", "lrc", "resw", "itt", "plist", "vue", "adoc", "webmanifest", "docx", "yml")),
+          for ending in ("xcstrings", "lrc", "resw", "itt", "plist", "vue", "adoc", "webmanifest", "odt", "yml")),
         ("a.txt", "%PDF-1.7\n", "a.txt: files of PDF, RTF or Office are not translated"),
         (None, b"PK\x03\x04", "-: files of PDF, RTF or Office are not translated"),
         (None, '<?xml version="1.0"?>\n<tmx>', "-: files of XML are not translated.*or add --format text"),

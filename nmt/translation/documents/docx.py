@@ -1,0 +1,82 @@
+"""Word's .docx: paragraphs, also of tables, text boxes, headers and footers, in a package that python-docx reads.
+
+Texts of another formatting than the most frequent one of a paragraph are in pairs of items; what is no text, such as a
+tab or an image, is an item. The code of every item begins and ends in a run of the most frequent formatting.
+"""
+
+import re
+from collections import Counter
+from html import escape, unescape
+from io import BytesIO
+
+from lxml import etree
+
+from nmt.errors import ConfigError, DataError
+from nmt.text.items import Item, Line, joined
+from nmt.translation.documents.document import Document, Entry, code_line, formed, read_text
+
+# At even indices code, at odd ones texts.
+_TEXT = re.compile(r"<w:t(?: [^>]*)?>([^<]*)</w:t>")
+# What divides texts of one formatting though nobody sees it: attributes of revisions, proofreading, layout.
+_INVISIBLE = re.compile(r"(?<=<w:r) [^>]*\"(?=>)|<w:(?:proofErr|lastRenderedPageBreak|lang|noProof)\b[^>]*/>")
+# Elements around runs; the begin and the end of a run, whose properties may contain previous ones.
+_AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")
+_RUN = re.compile(r"<w:r>(?:<w:rPr>.*?</w:rPr>(?!</w:rPrChange>))?|</w:r>")
+_EMPTY = re.compile(r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>|<w:(hyperlink|ins)\b[^>]*></w:\1>")
+
+
+def read_docx(data: bytes, name: str) -> Document:
+    """Find the paragraphs. Raises DataError for a damaged file, ConfigError without python-docx."""
+    try:
+        from docx import Document as open_docx
+
+        parts, entries, kept = list(open_docx(BytesIO(data)).part.package.iter_parts()), list[Entry](), list[str]()
+        for part in parts:
+            if part.content_type.endswith(("document.main+xml", "header+xml", "footer+xml")):
+                for i, found in enumerate(part.element.xpath(".//w:p[not(ancestor::w:p)][.//w:t/text()]"), start=1):
+                    entries.append(_entry(found, f"paragraph {i:,} of {part.partname.filename}"))
+            elif b"</w:t>" in part.blob:
+                kept.append(part.partname.filename)
+    except ImportError:
+        raise ConfigError(f"{name}: docx needs python-docx: pip install 'nmt-toolkit[documents]'") from None
+    except Exception as error:  # of zipfile, zlib, lxml and python-docx, which have no class in common
+        raise DataError(f"{name}: damaged, or no document of Word: {error}; save it again as .docx") from None
+
+    def encoded() -> bytes:
+        parts[0].package.save(output := BytesIO())
+        return output.getvalue()
+
+    return Document(name, entries, encoded, kept=("part with notes or comments", kept))
+
+
+def _entry(paragraph: etree._Element, place: str) -> Entry:
+    """Return the entry of a paragraph; a format is the tags before a text and those behind it."""
+    raw = _INVISIBLE.sub("", etree.tostring(paragraph, encoding=str, with_tail=False)).replace("<w:rPr></w:rPr>", "")
+    (head, *texts, tail), around, properties = _TEXT.split(raw), "", ""
+    spans, sizes, lines = list[tuple[str, tuple[str, str], str]](), Counter[tuple[str, str]](), list[Line]()
+    for code, text in zip([head, *texts[1::2]], texts[::2], strict=True):
+        for tag in _AROUND.findall(code):
+            around = re.sub(r"<(w:\w+)[^>]*></\1>", "", around + tag)
+        properties = ([properties] + [run for run in _RUN.findall(code) if run != "</w:r>"])[-1].removeprefix("<w:r>")
+        ends = "".join(f"</{name}>" for name in reversed(re.findall(r"<(w:\w+)", around)))
+        form = (f"{around}<w:r>{properties}", f"</w:r>{ends}")
+        sizes[form] += len(text)
+        item = f"{spans[-1][1][0]}{code}{form[1]}" if spans and _RUN.sub("", _AROUND.sub("", code)) else ""
+        if spans and not item and spans[-1][1] == form:
+            item, text = spans[-1][0], spans.pop()[2] + text
+        spans.append((item, form, text))
+    begin, end = usual = max(sizes, key=lambda one: (one[0].startswith("<w:r>"), sizes[one]))  # rather in no hyperlink
+    for i, (item, form, text) in enumerate(spans):
+        lines += [code_line(Item(f"{end}{item}{begin}"))] if item else []
+        opening, closing = Item(end + form[0], "opening", str(i)), Item(form[1] + begin, "closing", str(i))
+        part = read_text(unescape(text))
+        lines += [part] if form == usual else [code_line(opening), part, code_line(closing)]
+    line = joined(lines)
+
+    def write(translation: Line) -> None:
+        if translation != line:
+            made = formed(translation, lambda text: f'<w:t xml:space="preserve">{escape(text)}</w:t>' if text else "")
+            made = f"{head}{spans[0][1][1]}{begin}{made}{end}{spans[-1][1][0]}{tail}"
+            paragraph[:] = etree.fromstring(_EMPTY.sub("", _EMPTY.sub("", made)))[:]
+
+    return Entry(line, place, write)
