@@ -94,8 +94,9 @@ def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: P
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint != first.manifest.fingerprint
 
 
-def stamp(directory: Path) -> int:
-    return (directory / "manifest.json").stat().st_ino
+def stamp(directory: Path) -> tuple[int, int]:
+    status = (directory / "manifest.json").stat()
+    return status.st_ino, status.st_mtime_ns  # a new file may have the number of a removed one
 
 
 def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def read_docx(data: bytes, name: str) -> Document:
             elif b"</w:t>" in part.blob:
                 kept.append(part.partname.filename)
     except ImportError:
-        raise ConfigError(f"{name}: docx needs python-docx: pip install 'nmt-toolkit[documents]'") from None
+        raise ConfigError(f"{name}: docx needs python-docx: pip install python-docx") from None
     except Exception as error:  # of zipfile, zlib, lxml and python-docx, which have no class in common
         raise DataError(f"{name}: damaged, or no document of Word: {error}; save it again as .docx") from None
 

@@ -64,5 +64,5 @@ def test_content_is_recognized_and_damage_is_an_error(data: bytes, monkeypatch: 
         with pytest.raises(DataError, match="a: damaged, or no document of Word"):
             read("docx", damaged)
     monkeypatch.setitem(sys.modules, "docx", None)
-    with pytest.raises(ConfigError, match=r"pip install 'nmt-toolkit\[documents\]'"):
+    with pytest.raises(ConfigError, match="pip install python-docx"):
         read("docx", data)
