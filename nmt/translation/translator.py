@@ -102,7 +102,7 @@ class Translation:
 
 @dataclass
 class Unit:
-    """A sentence of a line, or a part of a long one, and its translations."""
+    """A text between the items of a line, at most a sentence, and its translations."""
 
     before: Line  # items and spaces
     core: Line
@@ -263,9 +263,9 @@ class Translator:
         return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
     def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
-        """Return the sentences of a line, in parts of at most `longest_source` tokens.
+        """Return the texts of a line that are translated one by one, of at most `longest_source` tokens.
 
-        The first one has the prefix; the sentences that the prefix translates are one with it.
+        The first one has the prefix; as many as the prefix has are one with it.
         """
         find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix)
@@ -274,7 +274,6 @@ class Translator:
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
-
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
             return [self._unit(part, options) for part in parts]
@@ -418,14 +417,14 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
 
 def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
     """Join translations of units with what is between the units: items, and spaces if the target language has them."""
-    parts, gap, before = list[Line](), NO_TEXT, ("", "")
+    parts, gap, before = list[Line](), list[Line](), ("", "")
     for unit, line in zip(units, lines, strict=True):
-        gap = joined([gap, unit.before])
+        gap.append(unit.before)
         if line.text:
-            parts += [_gap(gap, before, (unit.core.text[:1], line.text[0])), line]
-            gap, before = NO_TEXT, (unit.core.text[-1:], line.text[-1])
-        gap = joined([gap, unit.after])
-    whole = joined([*parts, gap])
+            parts += [_gap(joined(gap), before, (unit.core.text[:1], line.text[0])), line]
+            gap, before = [], (unit.core.text[-1:], line.text[-1])
+        gap.append(unit.after)
+    whole = joined([*parts, *gap])
     return whole._replace(text=whole.text.strip())
 
 

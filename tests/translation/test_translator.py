@@ -172,7 +172,9 @@ class TestLongLines:
         assert long.text == " ".join(part.text for part in parts if part.text)
         assert long.log_prob == pytest.approx(sum(part.log_prob for part in parts), abs=1e-3)
 
-    @pytest.mark.parametrize("unit", ["the cat sleeps . ", "cat", "下", "。", "a, ", "\u0301", "\U0001f600"])
+    @pytest.mark.parametrize(
+        "unit", ["the cat sleeps . ", "cat", "下", "。", "a, ", "\u0301", "\U0001f600", "cat" + "<br>" * 99]
+    )
     def test_a_line_of_100000_characters_is_split(self, translator: Translator, unit: str) -> None:
         line = (unit * 100_000)[:100_000]
         longest = 0

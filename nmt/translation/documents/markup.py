@@ -61,9 +61,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             yield _Piece(position, match.start())
         name, position = (match["name"] or "").lower(), match.end()
         is_pair = name and name not in _VOID and not match[0].endswith("/>")
-        role: Role = "single"
-        if is_pair:
-            role = "closing" if match["closes"] else "opening"
+        role: Role = "single" if not is_pair else "closing" if match["closes"] else "opening"
         if role == "opening" and (name in _KEPT or _NOT_TRANSLATED.search(match[0])) and name not in unclosed:
             if end := _element_end(text, name, position):
                 position, role = end, "single"
