@@ -1,14 +1,15 @@
-"""Batches: sentence pairs as padded tensors, in length groups, and the tokens of all groups in one long row.
+"""Batches: the tokens of many sentences one after the other, without padding.
 
-All layers but attention map one token at a time. So the tokens of all groups are laid out one after the other, (N, D),
-go through every linear map in one product, and are unpacked into a (B, T) group at a time only to attend (`Packing`).
+All layers but attention map one token at a time, so the rows of a batch go through them in one product. Attention needs
+to know where a sentence begins and ends, and position encodings the place of each token (`Rows`).
 
-B sentences of a group, S source length, T target length, both padded; all lengths include `</s>` or `<s>`. N tokens of
-all groups, padding included.
+B sentences; M source rows and N target rows, one a token, `</s>` or `<s>` included; L tokens of the longest sentence;
+P tiles.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,162 +20,266 @@ from torch import Tensor
 from nmt.text.prepared import PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD
 
-_MULTIPLE = 64
+TILE = 64  # rows of a tile on each side: one program of a GPU attends within it
 
 Indices = NDArray[np.int64]  # of sentence pairs in a split
 Pairs = tuple[Sentences, Sentences]  # sources and their targets, without `<s>` and `</s>`
+Sizes = Callable[[int, int], tuple[int, int]]  # from the rows of both sides to those that a batch is filled to
 
 
-class Group(NamedTuple):
-    """A length group: sentence pairs of similar length, padded to the longest."""
+@dataclass(frozen=True)
+class Rows:
+    """The tokens of sentences on one side of a batch, one after the other.
 
-    source: Tensor  # (B, S): w1 … wn </s> <pad>…
-    target_in: Tensor  # (B, T): <s> w1 … wn <pad>…
-    target_out: Tensor  # (B, T): w1 … wn </s> <pad>…
-    source_mask: Tensor | None  # (B, S), True at tokens; None if no source is padded
+    A tile is a run of whole sentences with at most TILE rows on each side of the batch, or one longer sentence. Both
+    sides have the same tiles; empty ones at the end make up a number that depends on the numbers of rows only.
+    """
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Group":
-        """Return the group with every tensor mapped."""
-        mask = None if self.source_mask is None else function(self.source_mask)
-        return Group(function(self.source), function(self.target_in), function(self.target_out), mask)
+    ids: Tensor  # (N)
+    positions: Tensor  # (N) of each token in its sentence, from 0
+    sentences: Tensor  # (N) number of the sentence
+    tiles: Tensor  # (P+1) first row of each tile, and N
+    offsets: NDArray[np.int64]  # (B+1) first row of each sentence, and N; on the host
+    groups: tuple[int, ...] = ()  # sentences at which length groups begin, besides the first
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> "Rows":
+        """Return sentences of ids as one length group."""
+        stored = Sentences.of(sentences)
+        offsets = _offsets(stored.lengths)
+        tiles = tile_edges(offsets, offsets)
+        arrays = (stored.ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(stored.ids) * 2)])
+        return cls(*(torch.from_numpy(array.astype(np.int32)) for array in arrays), offsets=offsets)
+
+    @classmethod
+    def of_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Rows":
+        """Return the rows of padded ids (B, L) with their mask (B, L), True at tokens; no mask: all are tokens."""
+        lengths = [ids.size(1)] * len(ids) if mask is None else mask.sum(1).tolist()
+        return cls.of([row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]).to(ids.device)
+
+    def to(self, device: torch.device) -> "Rows":
+        """Return the rows on a device."""
+        tensors = (self.ids, self.positions, self.sentences, self.tiles)
+        return Rows(*(tensor.to(device) for tensor in tensors), offsets=self.offsets, groups=self.groups)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """The numbers of tokens (B)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def longest(self) -> int:
+        """The number of tokens L of the longest sentence."""
+        return int(self.lengths.max(initial=0))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape (B, L) of a grid."""
+        return len(self.lengths), self.longest
+
+    def parts(self) -> Iterator[tuple[slice, "Rows"]]:
+        """Return each length group as rows of its own, and where they are."""
+        if not self.groups:
+            yield slice(0, len(self.ids)), self
+            return
+        edges = (0, *self.groups, len(self.lengths))
+        for start, end in zip(edges, edges[1:], strict=False):
+            yield self.part(start, end)
+
+    def cut(self, most: int | None) -> "Iterator[Rows]":
+        """Return the sentences in order in parts of at most so many tokens, or of one sentence; None: all of them."""
+        start, count = 0, len(self.lengths)
+        while most is not None and start < count:
+            fits = np.searchsorted(self.offsets, self.offsets[start] + most, side="right") - 1
+            end = min(count, max(start + 1, int(fits)))
+            yield self.part(start, end)[1]
+            start = end
+        if most is None:
+            yield self
+
+    def part(self, start: int, end: int) -> tuple[slice, "Rows"]:
+        """Return some sentences as rows of their own, which have no tiles, and where they are."""
+        offsets = self.offsets[start : end + 1]
+        rows = slice(int(offsets[0]), int(offsets[-1]))
+        tensors = self.ids[rows], self.positions[rows], self.sentences[rows] - start, self.tiles[:0]
+        return rows, Rows(*tensors, offsets=offsets - offsets[0])
+
+    def grid(self, x: Tensor) -> Tensor:
+        """Return x (N, …) as a padded tensor (B, L, …), 0 where a sentence is shorter than the longest."""
+        if len(x) == self.shape[0] * self.shape[1]:
+            return x.view(*self.shape, *x.shape[1:])
+        grid = x.new_zeros(*self.shape, *x.shape[1:])
+        return grid.index_put(self._places, x)
+
+    def from_grid(self, grid: Tensor) -> Tensor:
+        """Return the rows (N, …) of a padded tensor (B, L, …)."""
+        return grid.flatten(0, 1) if len(self.ids) == grid.size(0) * grid.size(1) else grid[self._places]
+
+    def mask(self) -> Tensor | None:
+        """Return (B, L), True at tokens, or None if no sentence is shorter than the longest."""
+        if len(self.ids) == self.shape[0] * self.shape[1]:
+            return None
+        lengths = torch.from_numpy(self.lengths).to(self.ids.device)
+        return torch.arange(self.longest, device=self.ids.device) < lengths.unsqueeze(1)
+
+    @cached_property
+    def _places(self) -> tuple[Tensor, Tensor]:
+        return self.sentences.long(), self.positions.long()
+
+
+class Layout(NamedTuple):
+    """Where the parts of a batch are in its buffer: a function of the numbers of rows M and N and tiles P."""
+
+    source: int
+    target: int
+    tiles: int
+
+    @classmethod
+    def of(cls, source: int, target: int) -> "Layout":
+        """Return the layout of a batch with so many rows."""
+        return cls(source, target, most_tiles(source + target))
+
+    @property
+    def parts(self) -> list[int]:
+        """The lengths of ids, positions and sentences of both sides, of the labels, and of the tiles of both sides."""
+        return [self.source] * 3 + [self.target] * 4 + [self.tiles + 1] * 2
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Input and expected output of one forward pass: one or more length groups."""
+    """Input and expected output of one forward pass, in one buffer of int32, which goes to a device in one copy."""
 
-    groups: tuple[Group, ...]
+    buffer: Tensor
+    layout: Layout
+    offsets: tuple[NDArray[np.int64], NDArray[np.int64]]  # of both sides, see `Rows.offsets`
+    groups: tuple[int, ...]
     source_tokens: int
-    target_tokens: int
+    target_tokens: int  # that have a loss
+    _views: tuple[Tensor, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_views", torch.split(self.buffer, self.layout.parts))
+
+    @cached_property
+    def source(self) -> Rows:
+        """The source sentences, each w1 … wn </s>."""
+        return Rows(*self._views[:3], self._views[7], self.offsets[0], self.groups)
+
+    @cached_property
+    def target(self) -> Rows:
+        """The input of the decoder: <s> w1 … wn of each sentence."""
+        return Rows(*self._views[3:6], self._views[8], self.offsets[1], self.groups)
 
     @property
-    def padded_target_tokens(self) -> int:
-        """Return the sum over groups of sentences × longest target: the size that a token budget limits."""
-        return sum(group.target_out.numel() for group in self.groups)
+    def labels(self) -> Tensor:
+        """The expected output (N): w1 … wn </s> of each sentence; padding at rows without a loss."""
+        return self._views[6]
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
-        if device.type == self.groups[0].source.device.type:
-            return self
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        """Return the batch on a device, to which page-locked RAM is copied while the host goes on."""
+        return replace(self, buffer=self.buffer.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":
-        """Return the batch in page-locked RAM, from which `to` copies asynchronously."""
-        return self._map(Tensor.pin_memory)
-
-    def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
-        return replace(self, groups=tuple(group.map(function) for group in self.groups))
+        """Return the batch in page-locked RAM."""
+        return replace(self, buffer=self.buffer.pin_memory())
 
 
-def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices]) -> Batch:
-    """Gather pairs from the token store into a batch, one group for each list of indices; none may be empty."""
+def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices], sizes: Sizes | None = None) -> Batch:
+    """Gather pairs from the token store into a batch, one length group for each list of indices."""
     chosen = [np.asarray(indices, dtype=np.int64) for indices in groups]
-    return assemble([split.gather(group) for group in chosen])
+    return assemble([split.gather(group) for group in chosen], sizes)
 
 
-def assemble(groups: Sequence[Pairs]) -> Batch:
-    """Return a batch with one length group for each entry; adds `<s>` and `</s>`."""
-    made = tuple(_group(source, target) for source, target in groups)
-    sides = zip(*((group.source, group.target_out) for group in made), strict=True)
-    return Batch(made, *(sum(int((ids != PAD).sum()) for ids in side) for side in sides))
+def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
+    """Return a batch with one length group for each entry; adds `<s>` and `</s>`.
 
-
-def dummy_batch() -> Batch:
-    """Return a batch with zero loss, so that a rank without sentences takes part in the collectives."""
-    source, target_in, target_out = (torch.tensor([[symbol]]) for symbol in (EOS, BOS, PAD))
-    return Batch((Group(source, target_in, target_out, None),), source_tokens=0, target_tokens=0)
-
-
-def pad_to_multiple(batch: Batch) -> Batch:
-    """Add a pair with zero loss, after which the tokens of each side are a multiple of 64.
-
-    oneDNN compiles a matrix product for each number of rows, and keeps 0.2 to 0.3 MiB for each one until the process
-    ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one token in 16.
+    `sizes` returns the numbers of rows to which both sides are filled, for the numbers that they have: by sentences of
+    at most TILE tokens without a loss.
     """
-    sides = zip(*((group.source.numel(), group.target_out.numel()) for group in batch.groups), strict=True)
-    source_length, target_length = (_tokens_to_multiple(sum(side)) for side in sides)
-    if not source_length or not target_length:
-        return batch
-    source, target_in, target_out = (torch.full((1, n), PAD) for n in (source_length, target_length, target_length))
-    source[0, 0], target_in[0, 0] = EOS, BOS
-    dummy = Group(source, target_in, target_out, source != PAD)
-    return Batch((*batch.groups, dummy), batch.source_tokens, batch.target_tokens)
+    source_lengths, target_lengths = (
+        np.concatenate([side.lengths for side in sides]) + 1 if groups else np.zeros(0, np.int64)
+        for sides in (list(zip(*groups, strict=True)) or [(), ()])
+    )
+    source_tokens, target_tokens = int(source_lengths.sum()), int(target_lengths.sum())
+    layout = Layout.of(*(sizes or _as_they_are)(source_tokens, target_tokens))
+    fillers = _filler_lengths(layout.source - source_tokens, layout.target - target_tokens)
+    lengths = [np.concatenate(pair) for pair in zip((source_lengths, target_lengths), fillers, strict=True)]
+    offsets = _offsets(lengths[0]), _offsets(lengths[1])
+    ends = [side[1 : len(source_lengths) + 1] - 1 for side in offsets]  # of sentences with words
 
-
-def _tokens_to_multiple(tokens: int) -> int:
-    """Return the number of tokens, at least one, to the next multiple; 0 for a side too small to be padded."""
-    multiple = min(_MULTIPLE, 1 << max(0, tokens.bit_length() - 5))
-    return multiple - tokens % multiple if multiple > 1 else 0
-
-
-def _group(sources: Sentences, targets: Sentences) -> Group:
-    source, source_mask = _padded(sources, EOS)
-    target_out, _ = _padded(targets, EOS)
-    target_in = np.full_like(target_out, BOS)
-    target_in[:, 1:] = target_out[:, :-1]
-    target_in[target_in == EOS] = PAD
-    mask = None if source_mask.all() else torch.from_numpy(source_mask)
-    return Group(torch.from_numpy(source), torch.from_numpy(target_in), torch.from_numpy(target_out), mask)
-
-
-def _padded(sentences: Sentences, end: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the sentences, each followed by `end` if it is given, as a (B, longest) array and the mask of tokens."""
-    ends = sentences.lengths[:, None]
-    columns = np.arange(int(ends.max()) + (end is not None))
-    padded = np.full((len(ends), len(columns)), PAD, dtype=np.int64)
-    tokens = columns < ends
-    padded[tokens] = sentences.ids
-    if end is None:
-        return padded, tokens
-    np.put_along_axis(padded, ends, end, axis=1)
-    return padded, columns <= ends
+    source, labels = np.full(layout.source, EOS), np.full(layout.target, PAD)
+    source[np.delete(np.arange(source_tokens), ends[0])] = _words(groups, 0)
+    labels[np.delete(np.arange(target_tokens), ends[1])] = _words(groups, 1)
+    labels[ends[1]] = EOS
+    entered = np.roll(labels, 1)
+    entered[offsets[1][:-1][lengths[1] > 0]] = BOS
+    edges = _filled(tile_edges(*offsets), layout.source + layout.target)
+    arrays = (
+        *(source, _positions(offsets[0]), _numbers(offsets[0])),
+        *(entered, _positions(offsets[1]), _numbers(offsets[1]), labels),
+        *(offsets[0][edges], offsets[1][edges]),
+    )
+    buffer = torch.from_numpy(np.concatenate(arrays).astype(np.int32))
+    starts = np.cumsum([len(pairs[0].lengths) for pairs in groups])  # the last: of the fillers
+    begins = tuple(int(start) for start in starts if start < len(lengths[0]))
+    return Batch(buffer, layout, offsets, begins, source_tokens, target_tokens)
 
 
 def pad(sentences: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[Tensor, Tensor | None]:
-    """Return the sentences as one (B, longest) tensor and the mask of their tokens, None if nothing is padded."""
-    padded, tokens = _padded(Sentences.of(sentences))
-    return torch.from_numpy(padded).to(device), None if tokens.all() else torch.from_numpy(tokens).to(device)
+    """Return the sentences as one (B, L) tensor and the mask of their tokens, None if nothing is padded."""
+    rows = Rows.of(sentences)
+    padded, mask = rows.grid(rows.ids.long()), rows.mask()
+    return padded.to(device), None if mask is None else mask.to(device)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Where the sentences are in a row of tokens."""
+def tile_edges(source: Indices, target: Indices) -> list[int]:
+    """Return the first sentence of each tile and the number of sentences B, for the offsets (B+1) of both sides.
 
-    shapes: tuple[tuple[int, int], ...]  # (B, T) of each group
-    masks: tuple[Tensor | None, ...]  # of each group (B, 1, 1, T), True at tokens; None if nothing is padded
-
-    @classmethod
-    def of(cls, groups: Sequence[Tensor], masks: Sequence[Tensor | None] | None = None) -> "Packing":
-        """Describe groups of ids (B, T) with their masks (B, T), or without any mask."""
-        shapes = tuple((ids.size(0), ids.size(1)) for ids in groups)
-        over_heads_and_queries = [None if mask is None else mask[:, None, None, :] for mask in masks or ()]
-        return cls(shapes, tuple(over_heads_and_queries) or (None,) * len(shapes))
-
-    def unpack(self, x: Tensor) -> list[Tensor]:
-        """Return a view (B, T, …) of (N, …) for each group."""
-        parts = torch.split(x, [sentences * length for sentences, length in self.shapes])
-        return [part.view(*shape, *part.shape[1:]) for part, shape in zip(parts, self.shapes, strict=True)]
-
-
-def pack(groups: Sequence[Tensor]) -> Tensor:
-    """Concatenate the tokens of groups (B, T, …) to (N, …)."""
-    flat = [group.flatten(0, 1) for group in groups]
-    return flat[0] if len(flat) == 1 else torch.cat(flat)
-
-
-def split_by_length(lengths: Sequence[int], tokens: int) -> list[list[list[int]]]:
-    """Split sentences of these lengths into parts of at most so many tokens, or of one sentence.
-
-    Each part is a list of groups, each of them the indices of sentences of one length; the longest come first.
+    Two tiles one after the other have more than TILE rows on a side, so there are at most `most_tiles` of them.
     """
-    parts: list[list[list[int]]] = []
-    space = 0
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if not parts or lengths[index] > space:
-            parts.append([[]])
-            space = tokens
-        elif lengths[index] < lengths[parts[-1][-1][0]]:
-            parts[-1].append([])
-        parts[-1][-1].append(index)
-        space -= lengths[index]
-    return parts
+    edges, first = [0], 0
+    begin = (int(source[0]), int(target[0]))
+    for number, (end_source, end_target) in enumerate(zip(source[1:].tolist(), target[1:].tolist(), strict=True)):
+        if number > first and (end_source - begin[0] > TILE or end_target - begin[1] > TILE):
+            first, begin = number, (int(source[number]), int(target[number]))
+            edges.append(number)
+    if len(source) > 1:
+        edges.append(len(source) - 1)
+    return edges
+
+
+def most_tiles(rows: int) -> int:
+    """Return the most tiles of so many rows of both sides together."""
+    return 2 * rows // TILE + 1
+
+
+def _filled(edges: list[int], rows: int) -> Indices:
+    """Repeat the last edge up to the number of tiles that so many rows may have."""
+    return np.array(edges + edges[-1:] * (most_tiles(rows) + 1 - len(edges)))
+
+
+def _as_they_are(source: int, target: int) -> tuple[int, int]:
+    return source, target
+
+
+def _offsets(lengths: Indices) -> Indices:
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _positions(offsets: Indices) -> Indices:
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+
+
+def _numbers(offsets: Indices) -> Indices:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _words(groups: Sequence[Pairs], side: int) -> Indices:
+    return np.concatenate([pairs[side].ids for pairs in groups]) if groups else np.zeros(0, np.int64)
+
+
+def _filler_lengths(source: int, target: int) -> tuple[Indices, Indices]:
+    """Return the lengths of sentences without a loss, of at most TILE tokens, for so many rows on each side."""
+    count = -(-max(source, target) // TILE)
+    full = np.arange(count) * TILE
+    return np.clip(source - full, 0, TILE), np.clip(target - full, 0, TILE)

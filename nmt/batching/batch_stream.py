@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.batching.batch import Batch, Indices, assemble, dummy_batch
+from nmt.batching.batch import Batch, Indices, Sizes, assemble
 from nmt.config import Recipe
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
@@ -98,6 +98,7 @@ class BatchStream:
     position: DataPosition = DataPosition()
     rank: int = 0
     world_size: int = 1
+    sizes: Sizes | None = None  # to which batches are filled, see `assemble`
     _planned: tuple[int, EpochPlan] | None = field(default=None, init=False)  # an epoch and its plan
 
     @classmethod
@@ -107,18 +108,22 @@ class BatchStream:
 
     def next(self) -> Batch:
         """Return the next batch and advance the position."""
-        chosen = []
+        shares = []
         for _ in range(self.groups):
             group = self.position.group
-            # the rank with the first sentence alternates, so that all get as many
-            pairs = self.plan()[group]
-            indices = pairs[(self.rank + group) % self.world_size :: self.world_size]
-            if len(indices):
-                chosen.append(self.split.gather(indices))
+            shares.append(self.share(self.plan()[group], group))
             is_last = group + 1 == len(self.plan())
             epoch = self.position.epoch
             self.position = DataPosition(epoch + 1) if is_last else DataPosition(epoch, group + 1)
-        return assemble(chosen) if chosen else dummy_batch()
+        return self.batch(shares)
+
+    def share(self, pairs: Indices, group: int) -> Indices:
+        """Return this rank's share of a length group; the rank with the first pair alternates, so all get as many."""
+        return pairs[(self.rank + group) % self.world_size :: self.world_size]
+
+    def batch(self, shares: list[Indices]) -> Batch:
+        """Return a batch of these pairs; without any it has no loss, so that a rank takes part in the collectives."""
+        return assemble([self.split.gather(pairs) for pairs in shares if len(pairs)], self.sizes)
 
     def plan(self) -> EpochPlan:
         """Return the plan of the current epoch."""

@@ -15,6 +15,7 @@ from nmt.decoding.alignment import best_heads
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
+from nmt.kernels import kernels_for
 from nmt.model.checkpoint import AlignmentHeads, load_model, read_configuration, write_settings
 from nmt.system import distributed
 from nmt.system.console import Console, counted
@@ -188,7 +189,8 @@ def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory
         ]
         tags = len(before)
     budget = SearchOptions.from_settings(loaded.decode).batch_tokens
-    return best_heads(BatchRunner([loaded.model]), encoded, budget, tags)
+    model = loaded.model.for_inference(kernels_for(loaded.model.device), prepared=False)
+    return best_heads(BatchRunner([model]), encoded, budget, tags)
 
 
 def is_scored(recipe: Recipe, run: RunDirectory) -> bool:

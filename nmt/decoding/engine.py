@@ -14,18 +14,15 @@ from torch import Tensor
 from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
 from nmt.decoding.beam import Hypothesis, Observer, beam_search
-from nmt.decoding.models import BatchRunner, Models, StepModel, in_order, length_batches, step_model
+from nmt.decoding.models import BatchRunner, Models, StepModel, in_halves, in_order, length_batches, step_model
 from nmt.decoding.options import SearchOptions, rules_for
 from nmt.decoding.sampling import greedy_search, noise_for, sample_search
 from nmt.errors import ConfigError
-from nmt.model.cpu import Precision, prefers_bf16
+from nmt.kernels import kernels_for, precision_for
 from nmt.model.transformer import Transformer, TransformerState
-from nmt.system.device import computes_in_bf16, is_oom, release_cached_blocks
 from nmt.text.tokenizer import EOS
 
-_MIN_SENTENCES_TO_PACK = 5  # fewer sentences are translated faster than weights are packed
-# The most active hypotheses of a batch on a CPU: the caches of more do not fit into the processor's cache.
-_CPU_HYPOTHESES = 480
+_MIN_SENTENCES_TO_PREPARE = 5  # fewer are translated faster than weights are laid out
 _MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
 
 
@@ -33,21 +30,20 @@ class TorchEngine:
     """A torch model, which supports every option, or an ensemble of them."""
 
     def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings, processes: int = 1) -> None:
-        """Put the models into evaluation mode; on a CPU, they run in this many processes.
+        """Take models, which must not change while the engine is used; on a CPU, they run in this many processes.
 
         Raises ConfigError for 8-bit weights if this machine cannot compute with them.
         """
-        self.runner = BatchRunner([model.eval() for model in models], processes)
-        in_bf16 = computes_in_bf16(runtime, self.runner.device)
-        if runtime.precision == "auto" and self.runner.device.type == "cpu":
-            in_bf16 = prefers_bf16(models[0].settings.dim)
-        self.precision: Precision = "int8" if runtime.precision == "int8" else "bf16" if in_bf16 else "fp32"
-        self.description = f"torch, {self.runner.device.type}, {self.precision}"
-        self._is_packed = False
+        device = models[0].device
+        self.kernels = kernels_for(device, precision_for(runtime, device, models[0].settings.dim))
+        self.description = self.kernels.description
+        self._models, self._processes, self._sentences = models, processes, 0
         # converted weights pay for one sentence already
-        if self.precision != "fp32" and not self._pack():
+        self._is_prepared = self.kernels.precision != "fp32"
+        self.runner = self._runner()
+        if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
-                "--precision int8: this needs a CPU with AVX-512 VNNI and a torch with oneDNN; leave it out, or export "
+                "--precision int8: this needs a CPU with AVX-512 VNNI and a C++ compiler; leave it out, or export "
                 "the model for CTranslate2 with --quantization int8"
             )
 
@@ -58,14 +54,16 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
-        if len(sentences) >= _MIN_SENTENCES_TO_PACK and not self._is_packed:
-            self._pack()
+        self._sentences += len(sentences)
+        if self._sentences >= _MIN_SENTENCES_TO_PREPARE and not self._is_prepared:
+            self._is_prepared = True
+            self.runner = self._runner()
         return search_all(self.runner, sentences, options, prefixes)
 
-    def _pack(self) -> bool:
-        """Lay out the weights of all models for inference; return whether each has kernels for it."""
-        self._is_packed = True
-        return all([model.prepack(self.precision) for model in self.runner.models])  # noqa: C419  # each of them
+    def _runner(self) -> BatchRunner:
+        return BatchRunner(
+            [model.for_inference(self.kernels, self._is_prepared) for model in self._models], self._processes
+        )
 
 
 def search_all(
@@ -83,8 +81,8 @@ def search_all(
     prefixes = prefixes or [()] * len(sentences)
     lengths = [len(ids) + 1 for ids in sentences]
     # beam search drops almost half of its hypotheses
-    active = _CPU_HYPOTHESES * min(2, options.width)
-    max_hypotheses = active if runner.device.type == "cpu" else options.batch_tokens
+    active = runner.models[0].kernels.active_hypotheses
+    max_hypotheses = options.batch_tokens if active is None else active * min(2, options.width)
     batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.processes))
     items = [[(sentences[i], prefixes[i]) for i in batch] for batch in batches]
     return in_order(batches, runner.run(partial(_search_batch, options=options), items))
@@ -111,23 +109,15 @@ def _search_batch(
     models: Models, sentences: Sequence[tuple[Sequence[int], Sequence[int]]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """Search one batch of sentences with their prefixes, in halves if it does not fit into the memory of the device."""
-    device = models[0].device
-    try:
-        source, mask = pad([[*ids, EOS] for ids, _ in sentences], device)
-        return search(step_model(models), source, mask, options, [prefix for _, prefix in sentences])
-    except (RuntimeError, MemoryError) as error:
-        if not is_oom(error):
-            raise
-        if len(sentences) == 1:
-            raise ConfigError(
-                f"a sentence of {len(sentences[0][0]) + 1} tokens with a beam of {options.width} does not fit in the "
-                f"memory of {device}; use a smaller --beam, split long lines into sentences, "
-                "or compute with --device cpu"
-            ) from None
-    # outside the handler, where the traceback no longer holds the tensors of the failed search
-    release_cached_blocks(device)
-    half = len(sentences) // 2
-    return _search_batch(models, sentences[:half], options) + _search_batch(models, sentences[half:], options)
+
+    def found(part: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[Hypothesis]]:
+        source, mask = pad([[*ids, EOS] for ids, _ in part])
+        return search(step_model(models), source, mask, options, [prefix for _, prefix in part])
+
+    def too_long(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
+        return f"a sentence of {len(sentence[0]) + 1} tokens with a beam of {options.width} does not fit in the memory of"
+
+    return in_halves(found, sentences, models[0].device, too_long)
 
 
 @torch.inference_mode()
@@ -141,7 +131,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
 
-    Source ids (B, S) and mask (B, S), True at tokens, are the input of the encoder; no mask means no padding. The
+    Source ids (B, S) and mask (B, S), True at tokens, on the CPU, are the input of the encoder; no mask means no padding. The
     result of a sentence does not depend on the other sentences of the batch, except for rounding. An observer receives
     the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises ModelError if the
     model's numbers are NaN.
@@ -161,6 +151,7 @@ def search(
         return sample_search(state, model.device, noise_for(sentences, limits, options), rules, options)
     if options.beam == 1 and observer is None:
         if isinstance(state, TransformerState):
-            state.screened = not options.log_probs
+            # another rule may forbid the largest logit, and the others are not precise
+            state.screened = not options.log_probs and options.no_repeat_ngram is None and not any(prefixes)
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)

@@ -1,6 +1,6 @@
 """Forced decoding: the log-probabilities of given translations, and the attention of the decoder to their source.
 
-B sentences, S source length, T target length, both with `</s>`; D width, H heads, C chosen heads, N = B·T.
+B sentences, S source length, T target length, both with `</s>`; D width, H heads, C chosen heads, N target rows.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from nmt.batching.batch import pad
-from nmt.decoding.models import BatchRunner, Models, in_order, length_batches
+from nmt.batching.batch import assemble
+from nmt.decoding.models import BatchRunner, Models, in_halves, in_order, length_batches
 from nmt.model.transformer import Transformer, decode_with_attention
-from nmt.text.tokenizer import BOS, EOS
+from nmt.text.prepared import Sentences
 
 Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both without `</s>`
 
@@ -52,23 +52,29 @@ def force_all(runner: BatchRunner, pairs: Sequence[Pair], budget: int, heads: Se
     return in_order(batches, found)
 
 
-@torch.inference_mode()
 def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
-    model = models[0]
-    source, mask = pad([[*ids, EOS] for ids, _ in pairs], model.device)
-    target_in, _ = pad([[BOS, *ids] for _, ids in pairs], model.device)
-    target_out, _ = pad([[*ids, EOS] for _, ids in pairs], model.device)
-    memory = model.encode(source, mask)
+    def too_long(pair: Pair) -> str:
+        return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in the memory of"
+
+    return in_halves(partial(_force, models[0], heads), pairs, models[0].device, too_long)
+
+
+@torch.inference_mode()
+def _force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> list[Forced]:
+    batch = assemble([(Sentences.of([source for source, _ in pairs]), Sentences.of([target for _, target in pairs]))])
+    batch = batch.to(model.device)
+    source, target = batch.source, batch.target
     layers = {layer for layer, _ in heads}
-    hidden, attention = decode_with_attention(model, target_in, memory, mask, layers)  # (B, T, D), (B, H, T, S)
-    log_probs = _log_probs(model, hidden.flatten(0, 1), target_out.flatten()).view(target_out.shape)
-    weights = torch.zeros(len(heads), *target_out.shape, source.size(1))  # (C, B, T, S)
+    hidden, attention = decode_with_attention(model, model.encode(source), (target, source), layers)
+    of_rows = _log_probs(model, hidden, batch.labels.long()).tolist()
+    weights = torch.zeros(len(heads), *target.shape, source.longest)  # (C, B, T, S)
     attention = {layer: of_layer.float().cpu() for layer, of_layer in attention.items()}
     for place, (layer, head) in enumerate(heads):
         weights[place] = attention[layer][:, head]
+    rows = zip(target.offsets, target.offsets[1:], source.lengths, strict=True)
     return [
-        Forced(by_token[: len(target) + 1], weights[:, row, : len(target) + 1, : len(ids) + 1].numpy().copy())
-        for row, ((ids, target), by_token) in enumerate(zip(pairs, log_probs.tolist(), strict=True))
+        Forced(of_rows[start:end], weights[:, number, : end - start, :length].numpy().copy())
+        for number, (start, end, length) in enumerate(rows)
     ]
 
 

@@ -16,9 +16,10 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.errors import ModelError
+from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
+from nmt.system.device import is_oom, release_cached_blocks
 from nmt.system.workers import WorkerPool
 
 
@@ -40,7 +41,7 @@ class StepModel(Protocol):
         """Where tokens must be."""
 
     def start(self, source: Tensor, source_mask: Tensor | None) -> DecoderState:
-        """Encode source ids (B, S) with their mask (B, S), True at tokens; None if nothing is padded."""
+        """Encode source ids (B, S), on the CPU, with their mask (B, S), True at tokens; None if nothing is padded."""
 
 
 def step_model(models: Sequence[StepModel]) -> StepModel:
@@ -95,15 +96,17 @@ def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedMo
 
 Models = Sequence[Transformer]
 Batch = TypeVar("Batch")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class BatchRunner:
-    """Models in evaluation mode on one device, and the processes that compute with them; several on a CPU only."""
+    """Models in evaluation mode on one device, and the processes that compute with them; several on cores only."""
 
     def __init__(self, models: Models, processes: int = 1) -> None:
         self.models = tuple(models)
-        several = processes > 1 and self.device.type == "cpu"
+        self._uses_cores = models[0].kernels.uses_cores
+        several = processes > 1 and self._uses_cores
         advice = "give fewer --threads or a smaller decode.batch_tokens"
         one_thread = partial(torch.set_num_threads, 1)
         self._pool = WorkerPool(self.models, processes, advice, one_thread) if several else None
@@ -116,26 +119,26 @@ class BatchRunner:
     @property
     def processes(self) -> int:
         """Number of processes, or of threads in this process, among which the batches are divided."""
-        threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        threads = torch.get_num_threads() if self._uses_cores else 1
         return threads if self._pool is None else self._pool.count
 
     def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         """Return `function(models, batch)` for each batch, in order. The function must be picklable."""
         if self._pool is not None and len(batches) > 1 and self._pool.can_fork:
             return list(self._pool.map(function, batches))
-        return _map_in_threads(partial(function, self.models), batches, self.device)
+        return _map_in_threads(partial(function, self.models), batches, self.processes)
 
 
 def _map_in_threads(
-    function: Callable[[Batch], Result], batches: Sequence[Batch], device: torch.device
+    function: Callable[[Batch], Result], batches: Sequence[Batch], threads: int
 ) -> list[Result]:
-    """Return the results in order; on a CPU, each thread computes a batch by itself.
+    """Return the results in order; of several threads, each computes a batch by itself.
 
     The matrix products of one batch are too small for several threads: they would wait for each other half of the time.
     """
     before = torch.get_num_threads()
-    threads = min(before, len(batches))
-    if device.type != "cpu" or threads <= 1:
+    threads = min(threads, len(batches))
+    if threads <= 1:
         return list(map(function, batches))
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
@@ -158,6 +161,35 @@ def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = m
         else:
             batches.append([index])
     return batches
+
+
+def in_halves(
+    function: Callable[[Sequence[Item]], list[Result]],
+    items: Sequence[Item],
+    device: torch.device,
+    too_long: Callable[[Item], str],
+) -> list[Result]:
+    """Return the results of a function for a batch, computed in halves if it does not fit into the device's memory.
+
+    Raises ConfigError, which begins with `too_long(item)`, if not even one item fits.
+    """
+    try:
+        return function(items)
+    except (RuntimeError, MemoryError) as error:
+        if not is_oom(error):
+            raise
+        if len(items) == 1:
+            raise ConfigError(
+                f"{too_long(items[0])} {device}; use a smaller --beam, split long lines into sentences, "
+                "or compute with --device cpu"
+            ) from None
+    # outside the handler, where the traceback no longer holds the tensors of the failed computation
+    release_cached_blocks(device)
+    half = len(items) // 2
+    return [
+        *in_halves(function, items[:half], device, too_long),
+        *in_halves(function, items[half:], device, too_long),
+    ]
 
 
 def in_order(batches: Sequence[Sequence[int]], found: Sequence[Sequence[Result]]) -> list[Result]:

@@ -1,96 +1,89 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2).
 
-B sentences, T queries, S keys, D width, H heads, d = D/H; N target tokens and M source tokens of all groups, packed.
-While decoding step by step: N rows, each the newest token of one hypothesis, and K hypotheses of a sentence.
+B sentences, T queries, S keys, D width, H heads, d = D/H; N target rows and M source rows of a batch, one a token.
+While decoding step by step: N rows, each the newest token of one hypothesis.
 """
 
-from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from nmt.batching.batch import Packing, pack
+from nmt.batching.batch import Rows
 from nmt.config import ModelSettings
-from nmt.model import cpu, native
+from nmt.kernels.reference import (
+    Attention,
+    Kernels,
+    KeysValues,
+    attend_by_grid,
+    attend_step_by_grid,
+    split_heads,
+)
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import Relative, rotate
 from nmt.model.scores import FOR_STUDY, Score
 
 
+class Linear(nn.Linear):
+    """A linear map; its matrix joins `parts` that read the same input."""
+
+    kernels: Kernels
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, parts: int = 1) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.parts = parts
+
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        """Map (..., I) to (..., O), followed by ReLU if asked for."""
+        return self.kernels.linear(x, self.weight, self.bias, relu)
+
+
 class MultiHeadAttention(nn.Module):
     """What attention within a sentence and attention to the source have in common."""
+
+    kernels: Kernels
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.dim, self.heads = settings.dim, settings.heads
         self.score: Score | None  # None is q · k / sqrt(d), which has fast kernels
 
-    def is_native(self, queries: Tensor, packings: Sequence[Packing] = ()) -> bool:
-        """Whether `native.attend` computes the attention of queries of this type and device."""
-        return self.score is None and cpu.fits_native_attention(queries, packings)
-
-    def attend_packed(
-        self, queries: Tensor, keys_values: Tensor, packings: tuple[Packing, Packing], causal: bool = False
+    def attend(
+        self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], causal: bool = False
     ) -> Tensor:
-        """Attend from queries (N, D) to keys and values side by side (M, 2D) of the same sentences; return (N, D).
-
-        The packings are those of both. One length group is computed at a time.
-        """
-        to, of = packings
-        groups = zip(to.unpack(queries), of.unpack(keys_values), of.masks, strict=True)
-        outputs = []
-        if not causal and self.is_native(queries, packings):
-            for query, key_value, mask in groups:
-                rows, length = query.flatten(0, 1), query.size(1)
-                outputs.append(native.attend(rows, self.split_pair(key_value), mask, torch.arange(len(rows)), length))
-            return torch.cat(outputs)
-        if self.score is None and cpu.fits_packed_attention(queries, packings):
-            return cpu.packed_attention(queries, keys_values, packings, self.heads, causal)
-        for query, key_value, mask in groups:
-            outputs.append(self.attend(self.split_heads(query), self.split_pair(key_value), mask, causal))
-        return pack(outputs)
+        """Attend from each row to its sentence, see `Kernels.attend`; return (N, D)."""
+        if self.score is None:
+            return self.kernels.attend(queries, keys_values, rows, self.heads, causal)
+        if keys_values is None:
+            queries, keys_values = torch.split(queries, [self.dim, 2 * self.dim], dim=1)
+        return attend_by_grid(queries, keys_values, rows, self.heads, self.by_score(causal))
 
     def attend_step(
-        self, queries: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, cache: DecoderCache
-    ) -> Tensor:
-        """Attend from one query of each row (N, D) to its sentence's keys and values, (B, H, S, d); return (N, D)."""
-        if self.is_native(queries):
-            return native.attend(queries, keys_values, mask, cache.slots, cache.beam)
-        distances = None if self.score is None else cache.distances
-        return cache.rows(self.attend(self.split_heads(cache.grid(queries)), keys_values, mask, distances=distances))
-
-    def attend(
         self,
-        q: Tensor,
-        keys_values: tuple[Tensor, Tensor],
+        queries: Tensor,
+        keys_values: KeysValues,
         mask: Tensor | None,
-        causal: bool = False,
-        distances: Tensor | None = None,
+        cache: DecoderCache,
+        newest: Tensor | None = None,
     ) -> Tensor:
-        """Return the means (B, T, D) of values for queries (B, H, T, d), keys and values (B, H, S, d), by this score.
-
-        The mask is broadcast to (B, H, T, S), True at keys that a query attends to. With `causal`, in place of a mask,
-        a query attends to the keys up to its own position. Distances from query to key, (B or 1, T, S), are by default
-        those of the tokens in q and k.
-        """
+        """Attend from the one query of each hypothesis, see `Kernels.attend_step`; return (N, D)."""
         if self.score is None:
-            # causal attention does not reach the padding behind a sentence
-            output = F.scaled_dot_product_attention(q, *keys_values, None if causal else mask, is_causal=causal)
-        else:
-            distances = distances_between(q, keys_values[0]) if distances is None else distances
-            output = self.score.attend(q, keys_values, distances <= 0 if causal else mask, distances)
-        return output.transpose(1, 2).flatten(2)
+            return self.kernels.attend_step(queries, keys_values, mask, cache, newest)
+        attention = self.by_score(distances=cache.distances)
+        return attend_step_by_grid(queries, keys_values, mask, cache, newest, attention)
 
-    def split_heads(self, x: Tensor) -> Tensor:
-        """Return a view (B, H, T, d) of x (B, T, D)."""
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+    def by_score(self, causal: bool = False, distances: Tensor | None = None) -> Attention:
+        """Return attention with the score of this module.
 
-    def split_pair(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return views (B, H, S, d) of the keys and the values in x (B, S, 2D)."""
-        keys, values = x.chunk(2, dim=-1)
-        return self.split_heads(keys), self.split_heads(values)
+        Distances from query to key, (B or 1, T, S), are by default those of the tokens in Q and K.
+        """
+        score = self.score or Score()
+
+        def attention(q: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
+            away = distances_between(q, keys_values[0]) if distances is None else distances
+            return score.attend(q, keys_values, away <= 0 if causal else mask, away)
+
+        return attention
 
 
 class SelfAttention(MultiHeadAttention):
@@ -99,37 +92,30 @@ class SelfAttention(MultiHeadAttention):
     def __init__(self, settings: ModelSettings, causal: bool) -> None:
         super().__init__(settings)
         self.causal, self.is_rotary = causal, settings.positions == "rotary"
-        self.query_key_value = cpu.Linear(self.dim, 3 * self.dim, parts=3)
-        self.output = cpu.Linear(self.dim, self.dim)
+        self.query_key_value = Linear(self.dim, 3 * self.dim, parts=3)
+        self.output = Linear(self.dim, self.dim)
         is_relative = settings.positions == "relative"
         self.score = Relative(self.dim // self.heads, causal) if is_relative else score_for_study(settings)
 
-    def forward(self, x: Tensor, packing: Packing, residual: Tensor | None = None) -> Tensor:
-        """Attend from every token of x (N, D) to its own sentence; return (N, D), plus the residual."""
-        queries, keys_values = torch.split(self.project(x, packing.shapes), [self.dim, 2 * self.dim], dim=-1)
-        attended = self.attend_packed(queries, keys_values, (packing, packing), self.causal)
-        return cast(Tensor, self.output(attended, residual))
+    def forward(self, x: Tensor, rows: Rows) -> Tensor:
+        """Attend from every token of x (N, D) to its own sentence; return (N, D)."""
+        attended = self.attend(self.project(x, rows.positions), None, (rows, rows), self.causal)
+        return cast(Tensor, self.output(attended))
 
-    def step(self, x: Tensor, layer: int, cache: DecoderCache, residual: Tensor | None = None) -> Tensor:
-        """Attend from the newest token of each row, x (N, D), to the tokens of its hypothesis; return (N, D)."""
-        projected = self.project(x, [(len(x), 1)], cache.length - 1)
+    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+        """Attend from the newest token of each hypothesis, x (N, D), to its tokens; return (N, D)."""
+        projected = self.project(x, cache.positions)
         queries, newest = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
-        if cache.by_row:
-            attended = native.attend(queries, cache.target(layer), cache.mask, cache.slots, cache.beam, newest)
-        else:
-            cache.append(layer, newest)
-            attended = self.attend_step(queries, cache.target(layer), cache.mask, cache)
-        return cast(Tensor, self.output(attended, residual))
+        return cast(Tensor, self.output(self.attend_step(queries, cache.target(layer), cache.mask, cache, newest)))
 
-    def project(self, x: Tensor, shapes: Sequence[tuple[int, int]], start: int = 0) -> Tensor:
-        """Return queries, keys and values side by side, (N, 3D), of groups (B, T) whose first position is `start`."""
+    def project(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return queries, keys and values side by side, (N, 3D), of tokens at positions (N)."""
         projected: Tensor = self.query_key_value(x)
-        return rotate(projected, self.heads, shapes, start) if self.is_rotary else projected
+        return rotate(projected, self.heads, positions) if self.is_rotary else projected
 
-    def weights(self, x: Tensor, packing: Packing) -> Tensor:
-        """Return the weights (B, H, T, T) of one group of tokens x (N, D) without padding."""
-        (group,) = packing.unpack(self.project(x, packing.shapes))
-        q, k, _ = (self.split_heads(part) for part in group.chunk(3, dim=-1))
+    def weights(self, x: Tensor, rows: Rows) -> Tensor:
+        """Return the weights (B, H, T, T) of tokens x (N, D), for sentences of one length."""
+        q, k, _ = split_heads(rows.grid(self.project(x, rows.positions)), 3, self.heads)
         distances = distances_between(q, k)
         return (self.score or Score()).weights(q, k, distances <= 0 if self.causal else None, distances)
 
@@ -139,28 +125,27 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
-        self.query = cpu.Linear(self.dim, self.dim)
-        self.key_value = cpu.Linear(self.dim, 2 * self.dim, parts=2)
-        self.output = cpu.Linear(self.dim, self.dim)
+        self.query = Linear(self.dim, self.dim)
+        self.key_value = Linear(self.dim, 2 * self.dim, parts=2)
+        self.output = Linear(self.dim, self.dim)
         self.score = score_for_study(settings)
 
-    def forward(
-        self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing, residual: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
         """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
-        packings = packing, memory_packing
-        return cast(Tensor, self.output(self.attend_packed(self.query(x), self.key_value(memory), packings), residual))
+        return cast(Tensor, self.output(self.attend(self.query(x), self.key_value(memory), rows)))
 
-    def step(self, x: Tensor, layer: int, cache: DecoderCache, residual: Tensor | None = None) -> Tensor:
-        """Attend from the newest token of each row, x (N, D), to its sentence's source; return (N, D)."""
+    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
+        """Attend from the newest token of each hypothesis, x (N, D), to its sentence's source; return (N, D)."""
         attended = self.attend_step(self.query(x), cache.source[layer], cache.source_mask, cache)
-        return cast(Tensor, self.output(attended, residual))
+        return cast(Tensor, self.output(attended))
 
-    def weights(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
-        """Return the weights (B, H, T, S) with which one group of tokens x (N, D) attends to memory (M, D)."""
-        (queries,), (keys_values,) = packing.unpack(self.query(x)), memory_packing.unpack(self.key_value(memory))
-        q, (k, _) = self.split_heads(queries), self.split_pair(keys_values)
-        return (self.score or Score()).weights(q, k, memory_packing.masks[0], distances_between(q, k))
+    def weights(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
+        """Return the weights (B, H, T, S) with which tokens x (N, D) attend to memory (M, D); padded queries too."""
+        (q,) = split_heads(rows[0].grid(self.query(x)), 1, self.heads)
+        k, _ = split_heads(rows[1].grid(self.key_value(memory)), 2, self.heads)
+        mask = rows[1].mask()
+        mask = None if mask is None else mask[:, None, None, :]
+        return (self.score or Score()).weights(q, k, mask, distances_between(q, k))
 
 
 def score_for_study(settings: ModelSettings) -> Score | None:

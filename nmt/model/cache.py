@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.model.cpu import padded_rows
 
 _SPARE_STEPS = 16  # a full table gets space for so many, and loses the tokens that no hypothesis has: a copy
 _REMOVE_SHARE = 8  # finished sentences are removed when they are 1/8 of the batch: removing copies the others
@@ -24,15 +23,17 @@ class DecoderCache:
     """The cache of a batch of sentences; at first each has one hypothesis."""
 
     def __init__(
-        self, source: Sequence[tuple[Tensor, Tensor]], source_mask: Tensor | None, by_row: bool = False
+        self, source: Sequence[tuple[Tensor, Tensor]], source_mask: Tensor | None, reads_only_visible: bool = False
     ) -> None:
         """Take each layer's keys and values of the source, (B, H, S, d), and the mask (B, S), True at tokens.
 
-        With `by_row`, `native.attend` writes and reads the table. It reads nothing but the tokens of active rows, in
-        any layout: finished sentences may stay, and tables begin without zeros.
+        With `reads_only_visible`, attention reads nothing but the visible tokens of active hypotheses, in any layout:
+        finished sentences may stay, and tables begin without zeros.
         """
-        self.by_row = by_row
-        self.source = source if by_row else [(keys.contiguous(), values.contiguous()) for keys, values in source]
+        self._reads_only_visible = reads_only_visible
+        self.source = source
+        if not reads_only_visible:
+            self.source = [(keys.contiguous(), values.contiguous()) for keys, values in source]
         self.source_mask = None if source_mask is None else source_mask[:, None, None, :]
         keys = source[0][0]
         count, heads, _, width = keys.shape
@@ -58,22 +59,10 @@ class DecoderCache:
         """The distances (B, K, P) from the newest token of a hypothesis to its other ones, 0 and below."""
         return self._visible.cumsum(2) - self.length
 
-    def grid(self, rows: Tensor) -> Tensor:
-        """Return rows (N, D) in their places (B, K, D); where there is no row, zeros."""
-        count, beam, _ = self._visible.shape
-        if not self._is_full:
-            rows = rows.new_zeros(count * beam, rows.size(1)).index_copy_(0, self.slots, rows)
-        return rows.view(count, beam, -1)
-
-    def rows(self, grid: Tensor) -> Tensor:
-        """Return the rows (N, D) of their places (B, K, D)."""
-        rows = grid.flatten(0, 1)
-        return rows if self._is_full else rows.index_select(0, self.slots)
-
-    def pad(self, rows: Tensor) -> Tensor:
-        """Add copies of the last of N rows up to a number of rows for which oneDNN has a kernel already."""
-        missing = self._row_count - len(rows)
-        return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing else rows
+    @property
+    def positions(self) -> Tensor:
+        """The position (N) of the newest token of each hypothesis."""
+        return self.slots.new_full(self.slots.shape, self.length - 1)
 
     def begin_step(self) -> None:
         """Reserve a place in the table for the newest token of each hypothesis."""
@@ -89,12 +78,6 @@ class DecoderCache:
         keys, values = self._target[layer][: self._visible.size(2)].permute(2, 1, 3, 0, 4)
         return keys, values
 
-    def append(self, layer: int, newest: Tensor) -> None:
-        """Write the newest keys and values (N, 2D) of a layer."""
-        _, beam, used = self._visible.shape
-        table = self._target[layer][used - beam : used]
-        table.index_put_(self._newest, newest.reshape(-1, *table.shape[2:]))
-
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N'), on the CPU, of sentences in order."""
         device = self._visible.device
@@ -102,18 +85,15 @@ class DecoderCache:
         self._sentences = self._sentences[rows]
         kept, sizes = torch.unique_consecutive(self._sentences, return_counts=True)
         count, beam = len(self._visible), int(sizes.max())
-        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count and (not self.by_row or self._is_table_full)
+        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count and (not self._reads_only_visible or self._is_table_full)
         if has_finished:
             count = len(kept)
             self._sentences = torch.arange(count).repeat_interleave(sizes)
         ranks = torch.arange(len(rows)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
         self._slots = self._sentences * beam + ranks
-        self._row_count = padded_rows(len(rows))
-        self.slots = self.pad(self._slots).to(device)
-        grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, self.slots[: len(rows)], visible)
+        self.slots = self._slots.to(device)
+        grid = visible.new_zeros(count * beam, visible.size(1)).index_copy_(0, self.slots, visible)
         self._visible = grid.view(count, beam, -1)
-        self._newest = self.slots % beam, self.slots // beam  # places of the newest tokens in the table
-        self._is_full = self._row_count == len(rows) == count * beam  # rows are the whole grid
         if has_finished:
             kept = kept.to(device)
             self.source = [(keys.index_select(0, kept), values.index_select(0, kept)) for keys, values in self.source]
@@ -136,7 +116,7 @@ class DecoderCache:
         kept = used.byte().argsort(dim=1, descending=True, stable=True)[:, :most]  # in their order
         places = (kept.t() * self._target[0].size(1) + sentences).flatten()
         for number, old in enumerate(self._target):
-            new = old.new_empty if self.by_row else old.new_zeros
+            new = old.new_empty if self._reads_only_visible else old.new_zeros
             table = new(most + _SPARE_STEPS * beam, len(sentences), *old.shape[2:])
             torch.index_select(old.flatten(0, 1), 0, places, out=table[:most].flatten(0, 1))
             self._target[number] = table

@@ -3,32 +3,30 @@
 `model.positions` selects one: sinusoids are added to the embeddings; relative positions are an attention score; rotary
 positions rotate queries and keys before their product. None of them limits the length of a sentence.
 
-B sentences, T queries, S keys, D width, H heads, d = D/H; N tokens of all groups, packed.
+B sentences, T queries, S keys, D width, H heads, d = D/H; N rows, one a token.
 """
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.batching.batch import pack
 from nmt.config.model_sections import MAX_DISTANCE
 from nmt.model.scores import Score
 
 _SHORTEST_TABLE = 256
 
 
-def sinusoids(start: int, stop: int, like: Tensor) -> Tensor:
-    """Return the vectors (stop - start, D) of positions for embeddings (…, D) (Vaswani et al. 2017, section 3.5).
+def sinusoids(positions: Tensor, longest: int, like: Tensor) -> Tensor:
+    """Return the vectors (N, D) of positions (N) below `longest`, for embeddings (N, D).
 
-    sin(p / 10000^(2i/D)) is in column 2i, the cosine in 2i+1.
+    sin(p / 10000^(2i/D)) is in column 2i, the cosine in 2i+1 (Vaswani et al. 2017, section 3.5).
     """
-    length = max(_SHORTEST_TABLE, 1 << (stop - 1).bit_length())
+    length = max(_SHORTEST_TABLE, 1 << (longest - 1).bit_length())
     dtype = torch.promote_types(like.dtype, torch.float32)
-    return _sinusoid_table(length, like.size(-1), dtype, like.device)[start:stop]
+    return F.embedding(positions, _sinusoid_table(length, like.size(-1), dtype, like.device))
 
 
 @lru_cache(maxsize=8)
@@ -67,26 +65,23 @@ class Relative(Score):
         return F.embedding((distances + MAX_DISTANCE).clamp(0, len(vectors) - 1), vectors)  # (B or 1, T, S, d)
 
 
-def rotate(projected: Tensor, heads: int, shapes: Sequence[tuple[int, int]], start: int = 0) -> Tensor:
-    """Rotate queries and keys of groups (B, T) by angles in proportion to their position (Su et al. 2021).
+def rotate(projected: Tensor, heads: int, positions: Tensor) -> Tensor:
+    """Rotate queries and keys by angles in proportion to their positions (N) (Su et al. 2021).
 
     The product of a query at m and a key at n then depends on their contents and on n - m only. Queries, keys and
-    values are side by side, (N, 3D); values stay as they are, and a cache holds rotated keys. The first position is
-    `start`.
+    values are side by side, (N, 3D); values stay as they are, and a cache holds rotated keys.
     """
     dim = projected.size(1) // 3
-    angles = rotary_angles(start, start + max(length for _, length in shapes), dim // heads, projected)
-    of_tokens = pack([angles[:length].expand(sentences, -1, -1) for sentences, length in shapes])
+    angles = rotary_angles(positions, dim // heads, projected)
     queries_keys = projected[:, : 2 * dim].view(-1, 2 * heads, dim // heads)  # (N, 2H, d)
-    return torch.cat([rotate_pairs(queries_keys, of_tokens.unsqueeze(1)).flatten(1), projected[:, 2 * dim :]], dim=-1)
+    return torch.cat([rotate_pairs(queries_keys, angles.unsqueeze(1)).flatten(1), projected[:, 2 * dim :]], dim=-1)
 
 
-def rotary_angles(start: int, stop: int, width: int, like: Tensor) -> Tensor:
-    """Return the angles (stop - start, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m."""
+def rotary_angles(positions: Tensor, width: int, like: Tensor) -> Tensor:
+    """Return the angles (N, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m."""
     dtype = torch.promote_types(like.dtype, torch.float32)
     pairs = torch.arange(0, width, 2, dtype=dtype, device=like.device)
-    positions = torch.arange(start, stop, dtype=dtype, device=like.device)
-    return torch.outer(positions, torch.exp(pairs * (-math.log(10000.0) / width)))
+    return torch.outer(positions.to(dtype), torch.exp(pairs * (-math.log(10000.0) / width)))
 
 
 def rotate_pairs(x: Tensor, angles: Tensor) -> Tensor:

@@ -1,9 +1,11 @@
 """The Transformer (Vaswani et al. 2017; pre-norm: Xiong et al. 2020), and its attention weights for figures.
 
-B sentences, S source length, T target length, D width, H heads, L layers, V vocabulary; N target tokens and M source
-tokens of all groups, packed. While decoding step by step: N rows, each the newest token of one hypothesis.
+B sentences, S source length, T target length, D width, H heads, L layers, V vocabulary; N target rows and M source rows
+of a batch, one a token (`nmt.batching.batch.Rows`). While decoding step by step: N rows, each the newest token of one
+hypothesis.
 """
 
+import copy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.batching.batch import Packing, pack, split_by_length
+from nmt.batching.batch import Batch, Rows
 from nmt.config import ModelSettings
-from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.kernels.reference import Kernels, Product, split_heads
+from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.cpu import ENCODER_TOKENS, Dropout, Linear, Precision, padded_rows, screened_product
 from nmt.model.positions import sinusoids
+from nmt.text.tokenizer import BOS, PAD, UNK
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
 
@@ -47,48 +50,48 @@ class Transformer(nn.Module):
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
-        self.prepacked = False
-        self._precision: Precision = "fp32"  # of packed weights
+        self.compute_with(Kernels(torch.device("cpu")))
         if initialized:
             initialize(self)
 
-    def forward(
-        self, sources: Sequence[Tensor], source_masks: Sequence[Tensor | None], targets: Sequence[Tensor]
-    ) -> Tensor:
-        """Return the decoder's hidden states of all target tokens (N, D), for training.
+    def compute_with(self, kernels: Kernels) -> None:
+        """Set the kernels of all layers; they must be for the device of the weights."""
+        self.kernels = kernels
+        for module in self.modules():
+            if "kernels" in type(module).__annotations__:
+                module.kernels = kernels
 
-        Each length group has source ids (B, S), their mask (B, S), True at tokens, None if nothing is padded, and
-        target ids (B, T), each of which attends to those up to itself (teacher forcing).
+    def forward(self, source: Batch | Tensor, target: Tensor | None = None) -> Tensor:
+        """Return the decoder's hidden states of all target rows of a batch (N, D), for training.
+
+        Each target token attends to those up to itself (teacher forcing). In place of a batch, padded ids (B, S) and
+        (B, T) of source and target may be given; the result is then (B, T, D).
         """
-        packing = Packing.of(sources, source_masks)
-        return self._decode(targets, self._encode(sources, packing), packing)
+        if isinstance(source, Batch):
+            return self.decode(source.target, self.encode(source.source), source.source)
+        assert target is not None, "ids of the source without those of the target"
+        rows = Rows.of_padded(target, target != PAD)
+        sources = Rows.of_padded(source, source != PAD)
+        return rows.grid(self.decode(rows, self.encode(sources), sources))
 
-    def encode(self, source: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Map one group's source ids (B, S) with their mask (B, S) to memory (B, S, D)."""
-        if not self.prepacked or self.device.type != "cpu":
-            return self._encode([source], Packing.of([source], [source_mask])).view(*source.shape, -1)
-        # on CPUs without padding, and a few sentences at a time
-        memory = self.output.weight.new_zeros(*source.shape, self.settings.dim)
-        lengths = [source.size(1)] * len(source) if source_mask is None else source_mask.sum(1).tolist()
-        for part in split_by_length(lengths, ENCODER_TOKENS):
-            groups = [source[rows, : lengths[rows[0]]] for rows in part]
-            count = sum(ids.numel() for ids in groups)
-            if missing := padded_rows(count) - count:
-                groups.append(source.new_zeros(1, missing))
-            packing = Packing.of(groups)
-            for rows, encoded in zip(part, packing.unpack(self._encode(groups, packing)), strict=False):
-                memory[rows, : encoded.size(1)] = encoded
-        return memory
+    def encode(self, rows: Rows) -> Tensor:
+        """Map source rows to memory (M, D)."""
+        x = self.source_embedding(rows)
+        for layer in self.encoder:
+            x = layer(x, rows)
+        return cast(Tensor, self.encoder_norm(x))
 
-    def decode(self, target_in: Tensor, memory: Tensor, source_mask: Tensor | None) -> Tensor:
-        """Map one group's target ids (B, T) and memory (B, S, D) to hidden states (B, T, D) by teacher forcing."""
-        packing = Packing.of([memory], [source_mask])
-        return self._decode([target_in], memory.flatten(0, 1), packing).view(*target_in.shape, -1)
+    def decode(self, rows: Rows, memory: Tensor, memory_rows: Rows) -> Tensor:
+        """Map target rows and memory (M, D) of the same sentences to hidden states (N, D) by teacher forcing."""
+        x = self.target_embedding(rows)
+        for layer in self.decoder:
+            x = layer(x, memory, (rows, memory_rows))
+        return cast(Tensor, self.decoder_norm(x))
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
-        """Map the newest token of each row (N) to hidden states (N, D) and append it to the cache."""
-        x = self.target_embedding([tokens.unsqueeze(1)], cache.length)
+        """Map the newest token of each hypothesis (N) to hidden states (N, D) and append it to the cache."""
         cache.begin_step()
+        x = self.target_embedding.at(tokens, cache.positions, cache.length)
         for number, layer in enumerate(self.decoder):
             x = layer.step(x, number, cache)
         return cast(Tensor, self.decoder_norm(x))
@@ -96,47 +99,52 @@ class Transformer(nn.Module):
     def logits(self, hidden: Tensor, screened: bool = False) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th.
 
-        If `screened`, only the largest are precise: see `nmt.model.native.screened_product`.
+        If `screened`, only the largest are precise, and special tokens but `</s>` are -inf: see `Kernels.screened`.
         """
-        product = self._screened_output if screened and self.prepacked else None
+        product = self._screened_output if screened else None
         logits: Tensor = (product or self.output)(hidden)
         if self.output.out_features < logits.size(-1):
             logits[..., self.output.out_features :] = float("-inf")
         return logits
 
+    def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return the sums of the losses (differentiable) and of the negative log-likelihoods, see `Kernels.loss`."""
+        vocabulary = self.output.out_features
+        return self.kernels.loss(self(batch), self.output.weight, batch.labels, smoothing, vocabulary)
+
+    @torch.no_grad()
+    def for_inference(self, kernels: Kernels, prepared: bool = True) -> "Transformer":
+        """Return a copy in evaluation mode whose weights are laid out for inference, where that is faster.
+
+        All others are shared, and none may change any more. With `prepared` False all are shared.
+        """
+        copied = copy.deepcopy(self, {id(weight): weight for weight in self.parameters()} | {id(self.kernels): kernels})
+        copied.compute_with(kernels)
+        parents = [module for module in copied.modules() if prepared and not isinstance(module, Linear)]
+        for parent in parents:
+            for name, linear in parent.named_children():
+                if isinstance(linear, Linear) and (product := kernels.prepared(linear.weight, linear.bias)):
+                    setattr(parent, name, PreparedLinear(linear, product))
+        return copied.eval()
+
     def start(self, source: Tensor, source_mask: Tensor | None) -> "TransformerState":
-        """Encode source ids (B, S) with their mask (B, S), to decode them step by step.
+        """Encode source ids (B, S) with their mask (B, S), True at tokens, to decode them step by step.
 
         The model must be in evaluation mode.
         """
         assert not self.training, "dropout would make the search random"
-        memory = self.encode(source, source_mask)
+        rows = Rows.of_padded(source, source_mask).to(self.device)
+        memory = rows.grid(torch.cat([self.encode(part) for part in rows.cut(self.kernels.encoder_rows)]))
         attentions = [layer.cross_attention for layer in self.decoder]
-        keys_values = [attention.key_value(memory) for attention in attentions]
-        by_row = self.decoder[0].self_attention.is_native(keys_values[0])
-        if by_row and self._precision != "fp32":  # half of the memory that attention reads
-            keys_values = [x.bfloat16() for x in keys_values]
-        views = [attention.split_pair(x) for attention, x in zip(attentions, keys_values, strict=True)]
-        return TransformerState(self, DecoderCache(views, source_mask, by_row))
+        pairs = [self.kernels.cached(attention.key_value(memory)) for attention in attentions]
+        heads = self.settings.heads
+        source_keys = [cast("tuple[Tensor, Tensor]", split_heads(pair, 2, heads)) for pair in pairs]
+        return TransformerState(self, DecoderCache(source_keys, rows.mask(), self.kernels.reads_only_visible))
 
-    @torch.no_grad()
-    def prepack(self, precision: Precision = "fp32") -> bool:
-        """Lay out all weights, which must not change any more, for inference; return whether that makes it faster.
-
-        In fp32 only rounding changes. In bf16 products are rounded to it; norms, sums and softmax are fp32. In int8
-        weights have one scale for each output, inputs one for each row. In both, a search with `native.attend` keeps
-        keys and values in bf16.
-        """
-        linear = [module for module in self.modules() if isinstance(module, Linear)]
-        self.prepacked = all(module.pack(precision) for module in linear)
-        self._precision = precision
-        self.__dict__.pop("_screened_output", None)
-        return self.prepacked
-
-    @cached_property
-    def _screened_output(self) -> Callable[[Tensor], Tensor] | None:
-        # made when it is first needed: it takes longer than packing the weights, and beam search has no use for it
-        return screened_product(self.output.weight, self.output.out_features, self._precision)
+    @property
+    def is_prepared(self) -> bool:
+        """Whether all linear maps are laid out for inference."""
+        return not any(isinstance(module, Linear) for module in self.modules())
 
     @property
     def device(self) -> torch.device:
@@ -147,18 +155,24 @@ class Transformer(nn.Module):
         """Return the number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def _encode(self, sources: Sequence[Tensor], packing: Packing) -> Tensor:
-        x = self.source_embedding(sources)
-        for layer in self.encoder:
-            x = layer(x, packing)
-        return cast(Tensor, self.encoder_norm(x))  # (M, D)
+    @cached_property
+    def _screened_output(self) -> Product | None:
+        # made when it is first needed: it takes longer than the other weights, and beam search has no use for it
+        if not isinstance(self.output, PreparedLinear):
+            return None
+        return self.kernels.screened(self.output.weight, torch.tensor((PAD, UNK, BOS)), self.output.out_features)
 
-    def _decode(self, targets: Sequence[Tensor], memory: Tensor, memory_packing: Packing) -> Tensor:
-        packing = Packing.of(targets)
-        x = self.target_embedding(targets)
-        for layer in self.decoder:
-            x = layer(x, packing, memory, memory_packing)
-        return cast(Tensor, self.decoder_norm(x))  # (N, D)
+
+class PreparedLinear(nn.Module):
+    """A linear map with constant weights, laid out for inference."""
+
+    def __init__(self, linear: Linear, product: Product) -> None:
+        super().__init__()
+        self.weight, self.out_features, self._product = linear.weight, linear.out_features, product
+
+    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+        """Map (..., I) to (..., O), followed by ReLU if asked for."""
+        return self._product(x, relu)
 
 
 class TransformerState:
@@ -170,8 +184,7 @@ class TransformerState:
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append the newest token of each row (N); return the logits of the next, (N, V) and padding."""
-        hidden = self._model.decode_step(self._cache.pad(tokens), self._cache)
-        return self._model.logits(hidden, self.screened)[: len(tokens)]
+        return self._model.logits(self._model.decode_step(tokens, self._cache), self.screened)
 
     def select(self, rows: Tensor) -> None:
         """Continue row rows[i] as row i, for rows (N') of sentences in order."""
@@ -188,9 +201,9 @@ class EncoderLayer(nn.Module):
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+    def forward(self, x: Tensor, rows: Rows) -> Tensor:
         """Map (M, D) to (M, D)."""
-        x = self.attention_sublayer(x, lambda x, residual: self.attention(x, packing, residual))
+        x = self.attention_sublayer(x, lambda x: self.attention(x, rows))
         return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
 
@@ -206,47 +219,43 @@ class DecoderLayer(nn.Module):
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
-        """Map all target positions at once, (N, D) to (N, D); memory is (M, D)."""
-        return self.attend_to_source(self.attend_to_target(x, packing), packing, memory, memory_packing)
+    def forward(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
+        """Map all target positions at once, (N, D) to (N, D); memory is (M, D), rows are those of both."""
+        return self.attend_to_source(self.attend_to_target(x, rows[0]), memory, rows)
 
-    def attend_to_target(self, x: Tensor, packing: Packing) -> Tensor:
+    def attend_to_target(self, x: Tensor, rows: Rows) -> Tensor:
         """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
-        return cast(
-            Tensor, self.self_attention_sublayer(x, lambda x, residual: self.self_attention(x, packing, residual))
-        )
+        return cast(Tensor, self.self_attention_sublayer(x, lambda x: self.self_attention(x, rows)))
 
-    def attend_to_source(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
+    def attend_to_source(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
         """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
-        x = self.cross_attention_sublayer(
-            x, lambda x, residual: self.cross_attention(x, packing, memory, memory_packing, residual)
-        )
+        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention(x, memory, rows))
         return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
     def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
-        x = self.self_attention_sublayer(x, lambda x, residual: self.self_attention.step(x, layer, cache, residual))
-        x = self.cross_attention_sublayer(x, lambda x, residual: self.cross_attention.step(x, layer, cache, residual))
+        x = self.self_attention_sublayer(x, lambda x: self.self_attention.step(x, layer, cache))
+        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention.step(x, layer, cache))
         return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
 
 
 class Sublayer(nn.Module):
     """Residual connection, norm and dropout around attention or feed-forward f, all (..., D)."""
 
+    kernels: Kernels
+
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.pre = settings.norm == "pre"
+        self.pre, self.dropout = settings.norm == "pre", settings.dropout
         self.norm = nn.LayerNorm(settings.dim)
-        self.dropout = Dropout(settings.dropout)
 
-    def forward(self, x: Tensor, f: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
-        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm.
-
-        f adds its second argument to its result: without dropout that is part of its last product.
-        """
-        before = self.normalized_before(x)
-        output = x + self.dropout(f(before, None)) if self.training else f(before, x)
-        return output if self.pre else cast(Tensor, self.norm(output))
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm."""
+        dropout = self.dropout if self.training else 0.0
+        if not self.pre:
+            return cast(Tensor, self.norm(self.kernels.add_dropout(x, f(x), dropout)))
+        x, normalized = self.kernels.norm(x, self.norm.weight, self.norm.bias)
+        return self.kernels.add_dropout(x, f(normalized), dropout)
 
     def normalized_before(self, x: Tensor) -> Tensor:
         """Return the input of f: norm(x) with pre-norm, x with post-norm."""
@@ -263,34 +272,39 @@ class FeedForward(nn.Module):
         self.inner = Linear(settings.dim, parts * settings.feed_forward, parts=parts)
         self.outer = Linear(settings.feed_forward, settings.dim)
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Map (..., D) to (..., D), and add the residual."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (..., D) to (..., D)."""
         inner = self.inner(x, relu=self.activation == "relu")
         if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
             inner = F.silu(gate) * inner
         elif self.activation == "gelu":
             inner = F.gelu(inner)
-        return cast(Tensor, self.outer(inner, residual))
+        return cast(Tensor, self.outer(inner))
 
 
 class Embedding(nn.Module):
     """Token embeddings scaled by sqrt(D), plus sinusoids if positions are such, with dropout."""
+
+    kernels: Kernels
 
     def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
         super().__init__()
         self.tokens = tokens
         self.scale = settings.dim**0.5
         self.is_sinusoidal = settings.positions == "sinusoidal"
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = settings.dropout
 
-    def forward(self, groups: Sequence[Tensor], start: int = 0) -> Tensor:
-        """Map groups of ids (B, T), the first of each at position `start`, to vectors of all their tokens (N, D)."""
-        x = self.tokens(pack(groups)) * self.scale
+    def forward(self, rows: Rows) -> Tensor:
+        """Map all tokens of a side to vectors (N, D)."""
+        return self.at(rows.ids, rows.positions, rows.longest)
+
+    def at(self, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
+        """Map ids (N) at positions (N) below `longest` to vectors (N, D)."""
+        x = self.tokens(ids) * self.scale
         if self.is_sinusoidal:
-            added = [sinusoids(start, start + ids.size(1), x).expand(*ids.shape, -1) for ids in groups]
-            x = x + pack(added)
-        return cast(Tensor, self.dropout(x))
+            x = x + sinusoids(positions, longest, x)
+        return self.kernels.dropout(x, self.dropout) if self.training else x
 
 
 def with_padding(matrix: Matrix) -> Matrix:
@@ -345,34 +359,33 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     evaluation mode.
     """
     assert not model.training, "dropout would change the weights"
-    source, target_in = source.unsqueeze(0), target_in.unsqueeze(0)
-    packing, target_packing = Packing.of([source]), Packing.of([target_in])
-    x, encoder, decoder = model.source_embedding([source]), [], []
+    source_rows, target_rows = Rows.of_padded(source.unsqueeze(0)), Rows.of_padded(target_in.unsqueeze(0))
+    x, encoder, decoder = model.source_embedding(source_rows), [], []
     for encoder_layer in model.encoder:
-        encoder.append(encoder_layer.attention.weights(encoder_layer.attention_sublayer.normalized_before(x), packing))
-        x = encoder_layer(x, packing)
-    memory = model.encoder_norm(x).unsqueeze(0)
-    x = model.target_embedding([target_in])
+        layer_input = encoder_layer.attention_sublayer.normalized_before(x)
+        encoder.append(encoder_layer.attention.weights(layer_input, source_rows))
+        x = encoder_layer(x, source_rows)
+    rows, memory = (target_rows, source_rows), model.encoder_norm(x)
+    x = model.target_embedding(target_rows)
     for layer in model.decoder:
-        decoder.append(layer.self_attention.weights(layer.self_attention_sublayer.normalized_before(x), target_packing))
-        x = layer(x, target_packing, memory[0], packing)
-    _, cross = decode_with_attention(model, target_in, memory, None, range(len(model.decoder)))
+        decoder.append(layer.self_attention.weights(layer.self_attention_sublayer.normalized_before(x), target_rows))
+        x = layer(x, memory, rows)
+    _, cross = decode_with_attention(model, memory, rows, range(len(model.decoder)))
     return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, [*cross.values()])))
 
 
 def decode_with_attention(
-    model: Transformer, target_in: Tensor, memory: Tensor, source_mask: Tensor | None, layers: Collection[int]
+    model: Transformer, memory: Tensor, rows: tuple[Rows, Rows], layers: Collection[int]
 ) -> tuple[Tensor, dict[int, Tensor]]:
-    """Return what `Transformer.decode` does, (B, T, D), and the weights (B, H, T, S) from target to source in `layers`.
+    """Return what `Transformer.decode` does, (N, D), and the weights (B, H, T, S) from target to source in `layers`.
 
-    Target ids are (B, T), memory is (B, S, D), the mask (B, S).
+    Rows are those of target and source, memory is (M, D).
     """
-    packing, of_memory = Packing.of([target_in]), (memory.flatten(0, 1), Packing.of([memory], [source_mask]))
-    x, weights = model.target_embedding([target_in]), {}
+    x, weights = model.target_embedding(rows[0]), {}
     for number, layer in enumerate(model.decoder):
-        x = layer.attend_to_target(x, packing)
+        x = layer.attend_to_target(x, rows[0])
         if number in layers:
             sublayer_input = layer.cross_attention_sublayer.normalized_before(x)
-            weights[number] = layer.cross_attention.weights(sublayer_input, packing, *of_memory)
-        x = layer.attend_to_source(x, packing, *of_memory)
-    return model.decoder_norm(x).view(*target_in.shape, -1), weights
+            weights[number] = layer.cross_attention.weights(sublayer_input, memory, rows)
+        x = layer.attend_to_source(x, memory, rows)
+    return model.decoder_norm(x), weights

@@ -13,8 +13,9 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
-from nmt.batching.batch import Group, Indices, collate
+from nmt.batching.batch import Indices, Rows, collate
 from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
+from nmt.kernels import Kernels
 from nmt.config import TrainSettings
 from nmt.model.attention import distances_between
 from nmt.model.positions import sinusoids
@@ -22,7 +23,6 @@ from nmt.model.scores import Score
 from nmt.report.drawing import WIDE, Drawing, Matrix, heat_map, new_figure
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.tokenizer import PAD
-from nmt.training.loss import smoothed_cross_entropy
 from nmt.training.optimizer import learning_rate
 
 _DIM, _LENGTH = 128, 100
@@ -98,7 +98,7 @@ def smoothed_loss() -> Drawing:
         "the other pieces, and a dot marks the lowest loss. Without smoothing more confidence is always better, with "
         "it the lowest loss is at 1 − ε."
     )
-    return Drawing("smoothed-loss", "Label smoothing", caption, figure, "nmt.training.loss.smoothed_cross_entropy")
+    return Drawing("smoothed-loss", "Label smoothing", caption, figure, "nmt.kernels.reference.Kernels.loss")
 
 
 def token_loss(chance: float, smoothing: float, vocabulary: int = 1000) -> float:
@@ -106,7 +106,8 @@ def token_loss(chance: float, smoothing: float, vocabulary: int = 1000) -> float
     reference = vocabulary - 1
     logits = torch.full((1, vocabulary), np.log((1 - chance) / (vocabulary - 2)))
     logits[0, reference], logits[0, PAD] = np.log(chance), _IMPOSSIBLE
-    loss, _ = smoothed_cross_entropy(logits, torch.eye(vocabulary), torch.tensor([reference]), smoothing)
+    labels = torch.tensor([reference])
+    loss, _ = Kernels(logits.device).loss(logits, torch.eye(vocabulary), labels, smoothing, vocabulary)
     return float(loss)
 
 
@@ -134,17 +135,17 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     # a group of the usual size, with targets as long as the longest of the others
     groups = plan_epoch(corpus.train, _SENTENCES * int(target[chosen].max()), _SEED, epoch=0)
     like = min(groups, key=lambda group: (abs(len(group) - _SENTENCES), -int(target[group].max())))
-    random, group = (collate(corpus.train, [pairs]).groups[0] for pairs in (chosen, like))
+    random, group = (collate(corpus.train, [pairs]) for pairs in (chosen, like))
     figure = new_figure(7.2, WIDE)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
-    _padding_mask(panels["random"], "random sentences", random)
-    _padding_mask(panels["group"], "a length group", group)
+    _padding_mask(panels["random"], "random sentences", random.source)
+    _padding_mask(panels["group"], "a length group", group.source)
     pieces = corpus.tokenizers.source.pieces
-    for row, sentence in enumerate(random.source.tolist()):
+    for row, sentence in enumerate(random.source.grid(random.source.ids).tolist()):
         for column, token in enumerate(sentence):
             label = "" if token == PAD else pieces[token].replace("▁", "")
             panels["random"].text(column, row, label, ha="center", va="center", color="white", fontsize=7)
-    longest = max(random.target_in.tolist(), key=lambda ids: sum(token != PAD for token in ids))
+    longest = max(random.target.grid(random.target.ids).tolist(), key=lambda ids: sum(token != PAD for token in ids))
     read = [corpus.tokenizers.target.pieces[token] for token in longest if token != PAD]
     heat_map([panels["causal"]], [visible_target(len(read))], read, read).set_cmap(_VISIBLE)
     panels["causal"].set(title="Causal mask", xlabel="key: target token", ylabel="query: target token")
@@ -157,8 +158,8 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     return Drawing("masks", "Masks", caption, figure, "nmt.model.scores.Score.weights")
 
 
-def _padding_mask(axes: Axes, name: str, group: Group) -> None:
-    visible = visible_source(group)
+def _padding_mask(axes: Axes, name: str, rows: Rows) -> None:
+    visible = visible_source(rows)
     axes.imshow(visible, cmap=_VISIBLE, vmin=0, vmax=1, aspect="auto")
     axes.grid(visible=False)
     axes.set_title(f"Padding mask of {name}: {1 - float(visible.mean()):.0%} padding")
@@ -167,10 +168,11 @@ def _padding_mask(axes: Axes, name: str, group: Group) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def visible_source(group: Group) -> Matrix:
+def visible_source(rows: Rows) -> Matrix:
     """Return (B, S), 1 at source tokens that attention reaches: where weights of equal scores are not 0."""
-    sentences, length = group.source.shape
-    mask = None if group.source_mask is None else group.source_mask[:, None, None, :]
+    sentences, length = rows.shape
+    mask = rows.mask()
+    mask = None if mask is None else mask[:, None, None, :]
     zeros = torch.zeros(sentences, 1, length, 2)
     weights = Score().weights(zeros[:, :, :1], zeros, mask, distances_between(zeros[:, :, :1], zeros))  # (B, 1, 1, S)
     visible: Matrix = (weights[:, 0, 0] > 0).float().numpy()

@@ -99,6 +99,23 @@ def thread_count(settings: RuntimeSettings) -> int:
     return settings.threads or limit or max(1, available_cores() // processes)
 
 
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes of device memory that are free or cached by this process; None where it is the RAM."""
+    if device.type != "cuda":
+        return None
+    return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+
+
+@contextlib.contextmanager
+def peak_memory(device: torch.device) -> Iterator[list[int]]:
+    """Yield a list to which the most bytes of device memory that are reserved within the block are added."""
+    peak: list[int] = []
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    yield peak
+    peak.append(torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0)
+
+
 def release_cached_blocks(device: torch.device) -> None:
     """Return the free memory that an allocator caches to the device driver or the operating system."""
     if device.type == "cuda":
@@ -141,13 +158,6 @@ def oom_explained(device: torch.device) -> Iterator[None]:
             f"the memory of {device} is full: lower train.batch_tokens, or decode.batch_tokens if it was translating, "
             "make the model smaller, or free memory that other programs use"
         ) from None
-
-
-def autocast(settings: RuntimeSettings, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Return the context in which the model computes: bf16 autocast (see `computes_in_bf16`), or fp32."""
-    if computes_in_bf16(settings, device):
-        return torch.autocast(device.type, torch.bfloat16)
-    return contextlib.nullcontext()
 
 
 def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:

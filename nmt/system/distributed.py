@@ -97,10 +97,9 @@ def exchange(*numbers: float) -> list[tuple[float, ...]]:
     return [tuple(of_rank.tolist()) for of_rank in of_ranks]
 
 
-def all_reduce_sum(numbers: Tensor) -> Tensor:
-    """Return the sums of a tensor over all ranks, on its device, without a synchronization."""
+def all_reduce(numbers: Tensor) -> Tensor:
+    """Replace a tensor on its device by the sum over all ranks, without a synchronization; return it."""
     if world_size() > 1:
-        numbers = numbers.double()
         dist.all_reduce(numbers)
     return numbers
 

@@ -9,16 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.model import cpu
+from nmt.kernels import Kernels, kernels_for
 from nmt.system.device import choose_device, computes_in_bf16, set_threads
 from nmt.text.proposing.proposal import Proposal
 
-# Least and largest share of the rate that trainings reach: on a CPU 28 % for the demo, 54 % for dim 256 and 4,096
-# tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where training chooses bf16; on GPUs it is not measured yet.
-_UTILIZATION = {"cpu": (0.2, 1.0), "cuda": (0.05, 0.4), "mps": (0.05, 0.4)}
+_SMALLEST, _LARGEST, _PRODUCTS = 1024, 8192, 12  # sizes of matrices, and products of each
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,9 @@ def cost(propose_for: Callable[[str], Proposal]) -> Cost:
     device = choose_device(runtime)
     set_threads(runtime)
     proposal = propose_for(device.type)
-    seconds = operations(proposal.model, proposal.vocabulary, *proposal.trained_tokens) / matrix_rate(device, runtime)
-    low, high = _UTILIZATION[device.type]
+    kernels = kernels_for(device, "bf16" if computes_in_bf16(runtime, device) else "fp32")
+    seconds = operations(proposal.model, proposal.vocabulary, *proposal.trained_tokens) / matrix_rate(kernels)
+    low, high = kernels.utilization
     return Cost(proposal, device.type, (seconds / high / 60, seconds / low / 60))
 
 
@@ -47,25 +45,22 @@ def operations(model: ModelSettings, vocabulary: int, source_tokens: float, targ
     return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
 
 
-def matrix_rate(
-    device: torch.device,
-    runtime: RuntimeSettings,
-    multiply: Callable[[Tensor, Tensor], Tensor] = cpu.linear,
-) -> float:
-    """Measure the floating-point operations a second of a large matrix product, in the precision of training.
+def matrix_rate(kernels: Kernels) -> float:
+    """Measure the floating-point operations a second of a large matrix product.
 
-    The fastest of several products counts, and on a CPU they are short, so that other programs seldom interrupt them.
-    The matrices hold random numbers of the final type: GPUs multiply constants faster, and nothing is converted.
+    The fastest of several products counts, and they are short, so that other programs seldom interrupt them: matrices
+    of 1,024 rows, or of more where that takes less than a millisecond. They hold random numbers of the final type: GPUs
+    multiply constants faster, and nothing is converted.
     """
-    size, products = (1024, 24) if device.type == "cpu" else (8192, 6)
-    dtype = torch.bfloat16 if computes_in_bf16(runtime, device) else torch.float32
-    a = torch.randn(size, size, device=device, dtype=dtype, generator=torch.Generator(device).manual_seed(0))
-    fastest = float("inf")
-    with torch.no_grad():
-        for _ in range(products):  # the first ones are slow
-            started = time.perf_counter()
-            multiply(a, a)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            fastest = min(fastest, time.perf_counter() - started)
-    return 2 * size**3 / fastest
+    size, fastest = _SMALLEST, 0.0
+    while fastest < 1e-3 and size <= _LARGEST:
+        a = kernels.rounded(torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(kernels.device))
+        seconds = []
+        with torch.no_grad():
+            for _ in range(_PRODUCTS):  # the first ones are slow
+                started = time.perf_counter()
+                kernels.read_later(kernels.product(a, a)[0, :1])()
+                seconds.append(time.perf_counter() - started)
+        rate, fastest = 2 * size**3 / min(seconds), min(seconds)
+        size *= 2
+    return rate

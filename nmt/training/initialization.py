@@ -1,16 +1,12 @@
-"""The model before its first update: random or pretrained weights, frozen weights, compiled layers."""
+"""The model before its first update: random or pretrained weights, frozen weights."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from types import MethodType
 
 import torch
 from torch import nn
 
 from nmt.config import Recipe
 from nmt.config.section import SettingError
-from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.checkpoint import WEIGHTS_FILE, load_weights
 from nmt.model.transformer import Transformer
 from nmt.system.device import seed_for
@@ -57,32 +53,3 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
             weight.requires_grad_(False)
     if not any(weight.requires_grad for weight in weights.values()):
         raise SettingError("train.freeze", f"{', '.join(patterns)} match every weight, so there is nothing to train")
-
-
-def compile_layers(model: Transformer) -> None:
-    """Compile the layers for training, in place; weights, names and decoding stay the same.
-
-    Encoder layers share their code, and so do decoder layers: two layers are compiled, whatever the depth. Attention is
-    excluded: its kernel is fused already, and it alone handles sentences and padding. All else works on (N, D) rows,
-    where only N varies, so that no later batch triggers a recompilation.
-    """
-    for attention in (SelfAttention, CrossAttention):
-        # as methods of the instances: copies of a model get methods of their own
-        eager = torch.compiler.disable(attention.forward)  # type: ignore[no-untyped-call]
-        for module in model.modules():
-            if isinstance(module, attention):
-                module.forward = MethodType(eager, module)  # type: ignore[method-assign]
-    for layer in (*model.encoder, *model.decoder):
-        layer.compile(dynamic=True)
-
-
-@contextmanager
-def compiler_explained() -> Iterator[None]:
-    """Turn an error of torch.compile, such as a missing compiler, into a SettingError."""
-    from torch._dynamo.exc import TorchDynamoException  # takes long to import
-
-    try:
-        yield
-    except TorchDynamoException as error:
-        problem = next(filter(None, str(error).splitlines()), "")
-        raise SettingError("runtime.compile", f"torch.compile fails here: {problem}; set it to false") from error

@@ -5,7 +5,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -17,16 +17,16 @@ from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.device import choose_device, computes_in_bf16
+from nmt.system.device import choose_device
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.display import TrainingDisplay
-from nmt.training.initialization import compiler_explained, initial_model
+from nmt.training.initialization import initial_model
 from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.trial import check_largest_batches
 from nmt.training.update import Update, Updater
-from nmt.training.validation import Evaluation, evaluate, mean_loss, sharing_weights, validation_texts
+from nmt.training.validation import Evaluation, evaluate, mean_loss, validation_texts
 
 MAX_SKIPPED = 5  # updates in a row that are not finite, after which training ends
 
@@ -44,6 +44,7 @@ class Training:
         self.stream = BatchStream.of_recipe(recipe, corpus)
         self.stream.position = DataPosition(self.progress.epoch, self.progress.group)
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
+        self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         # updates whose results have not been read yet, with their target tokens and the position after them
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
@@ -58,7 +59,7 @@ class Training:
         """Print what is about to be trained, on what, and where it is written."""
         recipe, model, device = self.recipe, self.model, self.updater.device
         updates = self.stream.batches_an_epoch / recipe.train.accumulate
-        threads = f" ({counted(torch.get_num_threads(), 'thread')})" if device.type == "cpu" else ""
+        threads = f" ({counted(torch.get_num_threads(), 'thread')})" if str(device) == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
         frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
         of_them = f" ({frozen:,} of them frozen)" if frozen else ""
@@ -68,7 +69,7 @@ class Training:
             ("model", f"{model.parameter_count():,} parameters{of_them}: {recipe.model.encoder_layers} + "
                       f"{recipe.model.decoder_layers} layers, dim {recipe.model.dim}, "
                       f"{len(self.corpus.tokenizers.target):,} pieces"),
-            ("device", f"{ranks}{device}{threads}, {'bf16' if computes_in_bf16(recipe.runtime, device) else 'fp32'}"),
+            ("device", f"{ranks}{device}{threads}, {self.updater.kernels.precision}"),
             ("text", f"{counted(len(self.stream.split), 'pair')} in {updates:,.0f} updates per epoch"),
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
@@ -80,17 +81,13 @@ class Training:
         Raises ConfigError if the largest batches do not fit into memory, ModelError after several updates that are
         not finite.
         """
-        progress, settings, compiled = self.progress, self.recipe.train, self.recipe.runtime.compile
-        on_gpu = self.updater.device.type == "cuda"
-        if on_gpu:
-            check_largest_batches(self.updater, self.stream)
-        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=on_gpu)
-        waiting = "compiling the model in the first update" if compiled else "waiting for the first update"
+        progress, settings = self.progress, self.recipe.train
+        check_largest_batches(self.updater, self.stream)
+        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=self.updater.kernels.pins_batches)
         self._lap()
         with (
             interruptible(self.console.info_at_once) as interruption,
-            compiler_explained() if compiled else nullcontext(),
-            self.display.live(waiting),
+            self.display.live("waiting for the first update"),
             prefetcher,
         ):
             while True:
@@ -116,17 +113,17 @@ class Training:
     ) -> tuple[tuple[int, int], int | None, float]:
         """Return what all ranks need to know before an update, from one exchange between them.
 
-        That is the number of target tokens in the batches of all ranks, without and with padding, a signal that any
+        That is the number of target tokens in the batches of all ranks, without and with fillers, a signal that any
         rank has received, and the seconds of training of the slowest rank.
         """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
-        padded = sum(batch.padded_target_tokens for batch in prefetched.batches)
+        padded = sum(batch.layout.target for batch in prefetched.batches)
         of_ranks = distributed.exchange(tokens, padded, received or 0, self.progress.seconds)
         all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
         return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
 
     def step(self, prefetched: PrefetchedBatches, tokens: tuple[int, int]) -> None:
-        """Make one update and log its results; on a GPU those of the update before, to keep the GPU busy."""
+        """Make one update and log the results of the one before, so that the host does not wait for a device."""
         progress = self.progress
         progress.step += 1
         update = self.updater.update(prefetched.batches, progress.step, tokens[0])
@@ -134,7 +131,7 @@ class Training:
         progress.epoch, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
-        self._read_results(keep=1 if self.updater.deferred and not at_log else 0)
+        self._read_results(keep=0 if at_log else 1)
         progress.interval.seconds += self._lap()
         progress.interval.waited += prefetched.waited
         if progress.interval.steps:
@@ -152,14 +149,14 @@ class Training:
         progress, interval = self.progress, self.progress.interval
         while len(self.pending) > keep:
             update, (tokens, padded), position = self.pending.popleft()
-            loss, likelihood, norm = update.results()
+            loss, nll, norm = update.results()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 self._skip(update.step, loss, norm, position)
                 continue
             progress.skipped_in_a_row = 0
             progress.target_tokens += tokens
             interval.loss += loss
-            interval.likelihood += likelihood
+            interval.nll += nll
             interval.gradient_norm += norm
             interval.steps += 1
             interval.target_tokens += tokens
@@ -223,12 +220,12 @@ class Training:
     def _evaluate(self, valid: PreparedSplit) -> Evaluation:
         """Compute the loss, and the scores of greedy translations."""
         recipe, decode = self.recipe, self.loaded.decode
-        loss = mean_loss(self.updater.objective, valid, recipe.train.budget, recipe.runtime)
+        loss = mean_loss(self.model, valid, max(1, recipe.train.budget // distributed.world_size()))
         if not math.isfinite(loss):
             raise self._diverged(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
         kept = {name: getattr(decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
         greedy = DecodeSettings(beam=1, **kept)
-        loaded = replace(self.loaded, model=sharing_weights(self.model), decode=greedy)
+        loaded = replace(self.loaded, decode=greedy)
         texts = validation_texts(recipe, self.corpus)
         self.display.validating(sum(len(text.sources) for text in texts))
         return replace(evaluate(loaded, recipe.runtime, texts), loss=loss)

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import TrainSettings
+from nmt.kernels import Kernels
 from nmt.model.checkpoint import read_tensors
 
 BETAS, EPSILON = (0.9, 0.98), 1e-9  # of Adam, as in Vaswani et al. 2017
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_ALIGNMENT = 256  # weights begin at multiples of so many numbers, as kernels require
 
 
 def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
@@ -35,31 +37,62 @@ def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
     return schedule.rate * (1 - (1 - schedule.floor) * decayed)
 
 
-def make_optimizer(model: nn.Module, device: torch.device) -> torch.optim.Adam:
+class FlatWeights:
+    """The trained weights of a model in one tensor and their gradients in another, of which each weight has a view.
+
+    So the norm, the sum over ranks and the optimizer are a few operations, whatever the number of weights.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """Move the weights that are not frozen; the model must be on its device."""
+        self._named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+        sizes = [-(-weight.numel() // _ALIGNMENT) * _ALIGNMENT for _, weight in self._named]
+        first = self._named[0][1]
+        self.all = nn.Parameter(torch.zeros(sum(sizes), dtype=first.dtype, device=first.device))
+        self._starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self.gradient = self.all.grad = torch.zeros_like(self.all)
+        views = zip(self._named, self.views(self.all.detach()).values(), self.views(self.gradient).values(), strict=True)
+        for (_, weight), view, gradient in views:
+            view.copy_(weight.detach())
+            weight.data, weight.grad = view, gradient
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return the part of each weight, by name and in its shape, in a tensor like that of all weights."""
+        return {
+            name: flat[start : start + weight.numel()].view(weight.shape)
+            for (name, weight), start in zip(self._named, self._starts, strict=True)
+        }
+
+    def gradient_norm(self) -> Tensor:
+        """Return the Euclidean norm of the gradient; in two steps, since a long sum of fp32 numbers is not precise."""
+        return torch.linalg.vector_norm(torch.linalg.vector_norm(self.gradient.view(-1, _ALIGNMENT), dim=1))
+
+
+def make_optimizer(weights: FlatWeights, kernels: Kernels) -> torch.optim.Adam:
     """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate."""
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    return torch.optim.Adam(trained, lr=0.0, betas=BETAS, eps=EPSILON, fused=device.type in ("cpu", "cuda"))
+    return torch.optim.Adam([weights.all], lr=0.0, betas=BETAS, eps=EPSILON, fused=kernels.fuses_step)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: torch.optim.Optimizer, weights: FlatWeights) -> dict[str, Tensor]:
     """Return Adam's moments by weight name on the CPU; empty before the first step."""
+    state = optimizer.state[weights.all]
     return {
-        f"{moment}/{name}": optimizer.state[parameter][moment].detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
+        f"{moment}/{name}": view.cpu().contiguous()
         for moment in _MOMENTS
-        if parameter in optimizer.state
+        if moment in state
+        for name, view in weights.views(state[moment]).items()
     }
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, file: Path, step: int) -> None:
+def load_optimizer(optimizer: torch.optim.Optimizer, weights: FlatWeights, file: Path, step: int) -> None:
     """Load Adam's moments from a file of `optimizer_tensors` that was written after `step` applied updates."""
     optimizer.state.clear()  # a file without moments leaves none
     tensors = read_tensors(file)
     if not tensors:
         return
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            state = optimizer.state[parameter]
-            state["step"] = torch.tensor(float(step), dtype=torch.float32, device=parameter.device)
-            for moment in _MOMENTS:
-                state[moment] = tensors[f"{moment}/{name}"].to(parameter.device)
+    state = optimizer.state[weights.all]
+    state["step"] = torch.tensor(float(step), dtype=torch.float32, device=weights.all.device)
+    for moment in _MOMENTS:
+        state[moment] = torch.zeros_like(weights.all)
+        for name, view in weights.views(state[moment]).items():
+            view.copy_(tensors[f"{moment}/{name}"])

@@ -16,9 +16,9 @@ PROGRESS_FILE = "progress.json"
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
-def perplexity(likelihood: float) -> float:
+def perplexity(nll: float) -> float:
     """Return exp of a mean negative log-likelihood in nats; always a finite number."""
-    return math.exp(min(likelihood, _LARGEST_EXPONENT))
+    return math.exp(min(nll, _LARGEST_EXPONENT))
 
 
 @dataclass
@@ -26,7 +26,7 @@ class IntervalSums:
     """Sums over the updates since the last line of the log."""
 
     loss: float = 0.0  # the objective that is optimized, with label smoothing; logged as `objective`
-    likelihood: float = 0.0  # the negative log-likelihood, logged as `loss`
+    nll: float = 0.0  # the negative log-likelihood, logged as `loss`
     gradient_norm: float = 0.0
     steps: int = 0
     target_tokens: int = 0
@@ -37,9 +37,9 @@ class IntervalSums:
     def means(self) -> dict[str, float]:
         """Return `loss` (cross-entropy, as in a validation) and `objective` per target token, in nats, and the rest."""
         return {
-            "loss": self.likelihood / self.target_tokens,
+            "loss": self.nll / self.target_tokens,
             "objective": self.loss / self.target_tokens,
-            "perplexity": perplexity(self.likelihood / self.target_tokens),
+            "perplexity": perplexity(self.nll / self.target_tokens),
             "gradient_norm": self.gradient_norm / self.steps,
             "padding": 1 - self.target_tokens / self.padded_target_tokens,
             "loader_wait": round(self.waited / self.seconds, 4),

@@ -110,7 +110,7 @@ class RunDirectory:
                 directory.mkdir(exist_ok=True)
                 write_output(directory / PROGRESS_FILE, json.dumps(asdict(progress), indent=2) + "\n")
                 if not is_checkpoint(directory):
-                    moments = optimizer_tensors(updater.optimizer, updater.model)
+                    moments = optimizer_tensors(updater.optimizer, updater.weights)
                     write_model(directory, loaded, {OPTIMIZER_FILE: moments, WEIGHTS_FILE: weights_of(updater.model)})
         except BaseException:
             if not is_checkpoint(directory):
@@ -134,7 +134,7 @@ class RunDirectory:
         progress = read_progress(directory)
         load_weights(updater.model, directory / WEIGHTS_FILE)
         load_optimizer(
-            updater.optimizer, updater.model, directory / OPTIMIZER_FILE, step=progress.step - progress.skipped
+            updater.optimizer, updater.weights, directory / OPTIMIZER_FILE, step=progress.step - progress.skipped
         )
         return progress
 

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from nmt.batching.batch import Batch, collate
+from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
-from nmt.model.cpu import prefers_bf16
+from nmt.kernels import precision_for
 from nmt.system import distributed
 from nmt.system.console import Console
-from nmt.system.device import choose_device, is_oom, release_cached_blocks
+from nmt.system.device import choose_device, free_memory, is_oom, peak_memory, release_cached_blocks
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.display import format_seconds
 from nmt.training.initialization import initial_model
@@ -24,26 +23,27 @@ from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 
 # Tokens of a process with which `batch_tokens: auto` begins and ends. Larger batches only make updates rarer: a CPU
-# processes as many tokens a second with 2,048 as with 16,384. Only on CUDA is there a measurement whether they fit.
+# processes as many tokens a second with 2,048 as with 16,384. Only for device memory is there a measurement whether
+# they fit.
 _FIRST_TOKENS, _MOST_TOKENS, _TOKENS_WITHOUT_TRIAL = 2048, 32_768, 4096
-_USABLE_MEMORY = 0.85  # share of the free device memory for the largest batches; the rest is for fragmentation
+# share of the free device memory for the largest batches: recorded updates have memory of their own
+_USABLE_MEMORY = 0.45
 _TIMED_UPDATES = 3
 
 
 def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> tuple[float, float, float]:
     """Make a few updates on this rank alone, with a model that is discarded; first on the largest batches.
 
-    Returns the bytes that CUDA reserves for them (infinity if they do not fit, 0 on other devices), and the target
+    Returns the bytes of device memory for them (infinity if they do not fit, 0 where it is the RAM), and the target
     tokens and the seconds of an update.
     """
     stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
     updater = Updater(initial_model(recipe, corpus.tokenizers, pretrained=False), recipe, device, alone=True)
-    peak, tokens, seconds = 0.0, 0, 0.0
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        fits = _fits(updater, stream)
-        peak = torch.cuda.max_memory_reserved(device) if fits else float("inf")
-    for number in range(1 + _TIMED_UPDATES if peak < float("inf") else 0):
+    stream.sizes = updater.kernels.sizes
+    with peak_memory(device) as reserved:
+        fits = free_memory(device) is None or _fits(updater, stream)
+    tokens, seconds = 0, 0.0
+    for number in range(1 + _TIMED_UPDATES if fits else 0):
         batches = [stream.next() for _ in range(accumulate)]
         count = sum(batch.target_tokens for batch in batches)
         started = time.perf_counter()
@@ -53,7 +53,7 @@ def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> tuple
     del updater
     gc.collect()
     release_cached_blocks(device)
-    return peak, tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES
+    return float(reserved[0]) if fits else float("inf"), tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES
 
 
 def largest_batches(stream: BatchStream) -> list[Batch]:
@@ -70,40 +70,39 @@ def largest_batches(stream: BatchStream) -> list[Batch]:
         # after the last group comes the next epoch
         window = np.convolve(np.resize(cost, len(cost) + stream.groups - 1), np.ones(stream.groups), "valid")
         chosen = (int(window.argmax()) + np.arange(stream.groups)) % len(plan)
-        shares = [plan[index][stream.rank :: stream.world_size] for index in chosen]
-        batches.append(collate(split, [share for share in shares if len(share)]))
+        batches.append(stream.batch([stream.share(plan[index], int(index)) for index in chosen]))
     return batches
 
 
 def _fits(updater: Updater, stream: BatchStream) -> bool:
     """Return whether the gradients of the largest batches can be computed, and discard them."""
-    weights = list(updater.model.parameters())
     try:
         # Adam allocates its moments in the first update only
-        moments: list[Tensor] = [] if updater.optimizer.state else [torch.empty_like(w) for w in (*weights, *weights)]
-        for batch in largest_batches(stream):  # without an update between them, as gradients are accumulated
-            updater.backward(batch, max(1, batch.target_tokens), last=False)
+        moments = [] if updater.optimizer.state else [torch.empty_like(updater.weights.all) for _ in range(2)]
+        updater.kernels.seed(0)
+        for batch in largest_batches(stream):
+            updater.add_gradient(batch)
         del moments
     except (RuntimeError, MemoryError) as error:
         if not is_oom(error):
             raise
         return False
-    finally:
-        updater.optimizer.zero_grad(set_to_none=True)
     return True
 
 
 def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
-    """Raise SettingError, which names a size that fits, if the largest batches do not fit into memory.
+    """Raise SettingError, which names a size that fits, if the largest batches do not fit into the device's memory.
 
     So this shows before the first update, and not after hours. What was allocated is used again.
     """
+    if free_memory(updater.device) is None:
+        return
     recipe, factor = updater.recipe, 1
     budget, fits = recipe.train.budget, _fits(updater, stream)
     while not fits and 2 * factor <= stream.budget:
         factor *= 2
         release_cached_blocks(updater.device)
-        fits = _fits(updater, replace(stream, budget=stream.budget // factor))
+        fits = _fits(updater, replace(stream, budget=stream.budget // factor, sizes=None))
     if factor == 1:
         return
     advice = "no smaller one does: make the model smaller"
@@ -126,10 +125,10 @@ def choose_settings(
     device = choose_device(recipe.runtime)
     before = load_recipe(run.recipe) if run.saved() and not restart else None
     recorded = f"as recorded in {run.path}"
-    if recipe.runtime.precision == "auto" and device.type == "cpu":
-        chosen = before.runtime.precision if before else "bf16" if prefers_bf16(recipe.model.dim) else "fp32"
+    if recipe.runtime.precision == "auto":
+        chosen = before.runtime.precision if before else precision_for(recipe.runtime, device, recipe.model.dim)
         if chosen == "bf16":
-            console.info(f"runtime.precision: auto is bf16, {recorded if before else 'which is fast on this CPU'}")
+            console.info(f"runtime.precision: auto is bf16, {recorded if before else 'which is fast here'}")
         runtime = recipe.runtime.model_copy(update={"precision": chosen})
         recipe = recipe.model_copy(update={"runtime": runtime})
     if recipe.train.batch_tokens == "auto":
@@ -142,8 +141,7 @@ def choose_settings(
 def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> int:
     """Return the largest power of two that fits into the memory of each rank, times the number of ranks. Collective."""
     size = _TOKENS_WITHOUT_TRIAL
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    if (free := free_memory(device)) is not None:
         size = _FIRST_TOKENS  # if it does not fit, `check_largest_batches` names a size that does
         while size < _MOST_TOKENS:
             peak, _, _ = trial(with_batch_tokens(recipe, 2 * size), corpus, device)
@@ -157,7 +155,7 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     """Return the memory and the speed of a training, and the time to each limit, a line each, from a trial."""
     train, stream = recipe.train, BatchStream.of_recipe(recipe, corpus)
     updates = stream.batches_an_epoch / train.accumulate  # in an epoch
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    free = free_memory(device) or 0
     peak, tokens, seconds = trial(recipe, corpus, device)
     parameters = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
     rows = [("parameters", f"{parameters:,}"), ("weights and moments", f"{16 * parameters / 2**30:,.2f} GiB")]

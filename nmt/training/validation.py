@@ -1,9 +1,7 @@
 """Validation: the loss with teacher forcing, and BLEU and chrF of the translations that `nmt translate` would print."""
 
-import copy
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
@@ -18,10 +16,8 @@ from nmt.evaluation.metrics import Score, measure
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import autocast
 from nmt.text.languages import target_language
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
-from nmt.training.loss import Objective
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 
@@ -76,11 +72,6 @@ class Evaluation:
         return found
 
 
-def sharing_weights(model: Transformer) -> Transformer:
-    """Return a copy of a model that shares its weights: a translator packs them, which must not affect training."""
-    return copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-
-
 def evaluate(
     loaded: LoadedModel,
     runtime: RuntimeSettings,
@@ -89,10 +80,10 @@ def evaluate(
 ) -> Evaluation:
     """Translate texts as `nmt translate` does and score them against one reference for each line.
 
-    The settings are those of the model (`loaded.decode`), the precision is `auto`; `show` receives the number of lines
+    The settings are those of the model (`loaded.decode`) and of the run (`runtime`); `show` receives the number of lines
     done, twice. Collective: every rank returns the whole result.
     """
-    translator = Translator(loaded, runtime.model_copy(update={"precision": "auto"}))
+    translator = Translator(loaded, runtime)
     line_batch = distributed.world_size() * translator.scale * LINE_BATCH_SIZE
     done, results, scores = 0, [], []
     for text in texts:
@@ -119,18 +110,15 @@ def validation_texts(recipe: Recipe, corpus: PreparedCorpus) -> list[ScoredText]
     ]
 
 
-def mean_loss(objective: Objective, split: PreparedSplit, budget: int, runtime: RuntimeSettings) -> float:
-    """Return the mean negative log-likelihood per target token, in nats. Collective."""
+def mean_loss(model: Transformer, split: PreparedSplit, budget: int) -> float:
+    """Return the mean negative log-likelihood per target token, in nats, in batches of `budget` tokens. Collective."""
     by_length = np.lexsort(split.lengths(np.arange(len(split))))
-    device = next(objective.parameters()).device
-    objective.eval()
+    model.eval()
     sums: list[tuple[float, int]] = []
-    # without gradients the layers would be compiled once more
-    eager = torch.compiler.set_stance("force_eager") if runtime.compile else nullcontext()
-    with torch.no_grad(), autocast(runtime, device), eager:
+    with torch.no_grad():
         for batch_indices in distributed.shard(cut_into_groups(by_length, split, budget)):
-            batch = collate(split, [batch_indices])
-            _, likelihood = objective(batch.to(device))
-            sums.append((likelihood.item(), batch.target_tokens))
+            batch = collate(split, [batch_indices], model.kernels.sizes)
+            _, nll = model.loss(batch.to(model.device))
+            sums.append((nll.item(), batch.target_tokens))
     all_sums = distributed.all_gather(sums)
-    return sum(likelihood for likelihood, _ in all_sums) / sum(tokens for _, tokens in all_sums)
+    return sum(nll for nll, _ in all_sums) / sum(tokens for _, tokens in all_sums)

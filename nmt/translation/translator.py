@@ -37,8 +37,6 @@ from nmt.translation.options import TranslateOptions
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
-# How many times as many lines and tokens as a CPU a GPU takes at a time.
-_GPU_SCALE = 16
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
@@ -144,8 +142,8 @@ class Translator:
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
         self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
-        # The size of line batches and of batches, as a multiple of those on a CPU.
-        self.scale = _GPU_SCALE if self.engine.runner.device.type == "cuda" else 1
+        # The size of line batches and of batches, as a multiple of the default.
+        self.scale = self.engine.kernels.search_scale
         self._unknown_signs: dict[str, bool] = {}
         # The most source tokens, without `</s>`, of a unit.
         self._longest_source = min(model.longest_source for model in self.models)

@@ -1,0 +1,266 @@
+"""Kernels for CPUs: products by oneDNN and by `nmt.kernels.native`, attention to sentences, dropout.
+
+On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
+oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
+numbers, with sums in fp32, at twice that rate, with AMX at four times. Where there is neither AVX-512 nor a compiler,
+and everywhere with NMT_CPU_KERNELS=off in the environment, the operations are those of `nmt.kernels.reference`.
+
+N rows, I inputs, O outputs, D width, H heads.
+"""
+
+import functools
+import math
+import os
+import sys
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.batching.batch import Rows
+from nmt.kernels import native
+from nmt.kernels.reference import Kernels, KeysValues, Places, Precision, Product
+
+_LEAST_BF16_DIM = 128
+_MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
+_TYPICAL_ROWS = 128  # a search computes about so many; oneDNN chooses the layout of constant weights for it
+_MULTIPLE = 64
+_CHUNK_LOGITS = 2**22  # as many as the caches hold
+
+# oneDNN compiles a kernel for each shape and keeps 1,024 of them, most of a gigabyte, while batches of all sizes
+# need new ones. Compiling one again takes less time than it saves.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+
+
+class Processor(NamedTuple):
+    """What this processor and this build of torch have."""
+
+    onednn: bool = False  # fp32 products of oneDNN, faster than those of MKL
+    bf16: bool = False  # products of bf16 numbers, which are slower than fp32 where they are emulated
+    amx: bool = False  # for which oneDNN has faster bf16 products than `nmt.kernels.native`
+    native: bool = False  # whether to compile and use `nmt.kernels.native`
+
+
+@functools.cache
+def processor() -> Processor:
+    """Look for the operators of torch and for the instructions of the processor."""
+    avx512 = (
+        os.environ.get("NMT_CPU_KERNELS", "on") != "off"
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"  # below, MKL is as fast
+    )
+    # a torch without these tests counts as a CPU without the instructions
+    bf16, amx = (getattr(torch.cpu, f"_is_{name}_supported", bool)() for name in ("avx512_bf16", "amx_tile"))
+    operators = ("_linear_pointwise", "_reorder_linear_weight")
+    onednn = avx512 and all(hasattr(torch.ops.mkldnn, name) for name in operators)
+    return Processor(onednn, onednn and (bf16 or amx), onednn and amx, avx512 and sys.platform == "linux")
+
+
+def prefers_bf16(dim: int) -> bool:
+    """Whether a model of this width computes faster in bf16: converting numbers takes a narrow one what it saves."""
+    return processor().bf16 and dim >= _LEAST_BF16_DIM
+
+
+class CpuKernels(Kernels):
+    """The operations of the model on a CPU."""
+
+    fuses_step = True
+    uses_cores = True
+    active_hypotheses = 480  # the caches of more do not fit into the processor's cache
+    # 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where
+    # training chooses bf16
+    utilization = (0.2, 1.0)
+    encoder_rows = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
+
+    def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
+        super().__init__(device, precision)
+        self.has_native = processor().native and native.library() is not None
+        self.reads_only_visible = self.has_native
+        self.name = "compiled kernels" if self.has_native else "torch"
+
+    def sizes(self, source: int, target: int) -> tuple[int, int]:
+        """Fill both sides to multiples of 64.
+
+        oneDNN compiles a matrix product for each number of rows, and keeps 0.2 to 0.3 MiB for each one until the
+        process ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one
+        token in 16.
+        """
+        return _multiple(source), _multiple(max(1, target))
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+        """Multiply by oneDNN where it is faster."""
+        x, weight = self.rounded(x), self.rounded(weight)
+        if not _fits(x, weight):
+            return super().linear(x, weight, bias, relu)
+        bias = None if bias is None else self.rounded(bias)
+        output: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
+        output = output.relu_() if relu else output
+        return output if x.dim() == 2 else output.view(*x.shape[:-1], -1)
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """Round p to a multiple of 1/256, see `_ByteMaskDropout`."""
+        if not p:
+            return x
+        dropped: Tensor = _ByteMaskDropout.apply(x, min(255, round(p * 256)))  # type: ignore[no-untyped-call]
+        return dropped
+
+    def attend(
+        self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
+    ) -> Tensor:
+        """Attend sentence by sentence, with `native.attend_rows`."""
+        if not self.has_native or queries.dtype == torch.float64:
+            return super().attend(queries, keys_values, rows, heads, causal)
+        shape = native.Sentences(rows[0].offsets, rows[1].offsets, heads, causal)
+        attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
+        return attended
+
+    def attend_step(
+        self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None, places: Places, newest: Tensor | None
+    ) -> Tensor:
+        """Attend row by row, with `native.attend`."""
+        if not self.has_native or queries.dtype != torch.float32:
+            return super().attend_step(queries, keys_values, mask, places, newest)
+        return native.attend(queries, keys_values, mask, places.slots, places.beam, newest)
+
+    def logits_chunk(self, vocabulary: int) -> int:
+        """Return the rows whose logits the caches hold, a multiple of 64 if there are so many."""
+        rows = max(1, _CHUNK_LOGITS // vocabulary)
+        return rows - rows % _MULTIPLE if rows > _MULTIPLE else rows
+
+    def product(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Multiply by oneDNN where it is faster."""
+        return _product(x, weight)
+
+    def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Multiply by oneDNN where it is faster."""
+        return _outer_product(left, right).float()
+
+    def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
+        """Lay out the weight for `native.product`, or for oneDNN where that has faster instructions."""
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+        prefers_onednn = self.precision == "bf16" and processor().amx
+        if self.has_native and not prefers_onednn and (product := native.product(weight, bias, self.precision)):
+            return product
+        if self.precision == "int8":
+            return None
+        return _onednn_product(weight, bias, self.dtype or torch.float32) if processor().onednn else None
+
+    def screened(self, weight: Tensor, forbidden: Tensor, outputs: int) -> Product | None:
+        """Screen in eight bits, with `native.screened_product`."""
+        if not self.has_native or self.precision == "int8":
+            return None
+        return native.screened_product(weight.detach(), outputs, forbidden, self.precision)
+
+    def cached(self, keys_values: Tensor) -> Tensor:
+        """Round to bf16 unless the precision is fp32: that is half of the memory that attention reads."""
+        return keys_values.bfloat16() if self.has_native and self.precision != "fp32" else keys_values
+
+
+# products
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if not _fits(x, weight):
+        return torch.nn.functional.linear(x, weight, bias)
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return result
+
+
+def _outer_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum over rows of left (N, O) times right (N, I), (O, I)."""
+    # oneDNN copies the first operand to make its rows contiguous: that is the narrower one
+    if left.size(1) < right.size(1):
+        return _product(left.t(), right.t())
+    return _product(right.t(), left.t()).t()
+
+
+def _fits(x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN multiplies x (..., I) by the transpose of weight (O, I) faster than torch's default."""
+    return (
+        processor().onednn
+        and x.dtype == weight.dtype
+        and x.dtype in (torch.bfloat16, torch.float32)
+        and x.numel() >= _MIN_ROWS * x.size(-1)
+    )
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return _product(rows, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        rows, weight = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        needs_rows, needs_weight, needs_bias = ctx.needs_input_grad
+        return (
+            _product(gradient, weight.t()) if needs_rows else None,
+            _outer_product(gradient, rows) if needs_weight else None,
+            gradient.sum(0) if needs_bias else None,
+        )
+
+
+def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
+    """Return the product with a constant weight (O, I) in oneDNN's own layout.
+
+    Rows are padded, by a few percent, to a multiple of 8, 16 or 128: oneDNN compiles a kernel for each number of rows,
+    which takes as long as the product itself, or longer.
+    """
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
+    bias = None if bias is None else bias.to(dtype)
+
+    def product(x: Tensor, relu: bool = False) -> Tensor:
+        rows = x.reshape(-1, x.size(-1)).to(dtype)
+        count = len(rows)
+        multiple = 8 if count <= 64 else 16 if count <= 512 else 128
+        rows = torch.nn.functional.pad(rows, (0, 0, 0, -count % multiple))
+        kind = "relu" if relu else "none"
+        output = torch.ops.mkldnn._linear_pointwise(rows, laid_out, bias, kind, [], "")[:count].float()
+        return output.view(*x.shape[:-1], -1)
+
+    return product
+
+
+def _multiple(tokens: int) -> int:
+    """Return the next multiple of 64, or of less for few tokens."""
+    multiple = min(_MULTIPLE, 1 << max(0, tokens.bit_length() - 5))
+    return math.ceil(tokens / multiple) * multiple
+
+
+class _ByteMaskDropout(torch.autograd.Function):
+    """Multiply by a random mask whose bytes are below `threshold` with probability threshold / 256.
+
+    Drawing the random numbers is most of dropout's cost. A mask needs eight bits a number, not a float: one 64-bit draw
+    serves eight numbers, and p is rounded to the nearest multiple of 1/256 (0.1 becomes 0.1016; the scale follows, in
+    bf16 rounded).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
+        count = x.numel()
+        draws = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+        kept = draws.view(torch.uint8)[:count].view(x.shape) >= threshold
+        mask = kept.to(x.dtype).mul_(256 / (256 - threshold))
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return gradients[0] * mask, None
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: native.Sentences) -> Tensor:
+        output, logsumexp = native.attend_rows(queries, keys_values, shape)
+        ctx.save_for_backward(queries, keys_values, output, logsumexp)
+        ctx.shape = shape
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        to_queries, to_keys_values = native.attend_rows_backward(gradients[0], *ctx.saved_tensors, ctx.shape)
+        return to_queries, to_keys_values, None

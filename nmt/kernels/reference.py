@@ -1,0 +1,306 @@
+"""The operations of the model in plain torch: what the paper says, and the oracle of the faster implementations.
+
+B sentences, S source length, T target length, D width, H heads, d = D/H, V vocabulary; N and M rows of two sides of a
+batch, I inputs, O outputs of a product. While decoding: K places for hypotheses of each sentence, P tokens in a table.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.batching.batch import Batch, Rows
+from nmt.text.tokenizer import PAD
+
+Precision = Literal["fp32", "bf16", "int8"]
+Product = Callable[..., Tensor]  # of x (..., I), and relu=False, (..., O)
+KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
+Results = Callable[[], list[float]]  # waits for numbers that a device computes
+Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
+
+_CHUNK_LOGITS = 2**25  # in memory at a time
+
+
+class Places(Protocol):
+    """Where the hypotheses of a search are in a grid (B, K): what attention needs of a `DecoderCache`."""
+
+    slots: Tensor  # (N) place of each hypothesis, counted over sentences
+
+    @property
+    def beam(self) -> int:
+        """The places K of each sentence."""
+
+
+class Kernels:
+    """The operations of the model on one device in one precision; this class has them in plain torch.
+
+    In bf16 the operands and results of products are rounded to it, and their sums are fp32, as is everything else.
+    """
+
+    name = "torch"
+    reads_only_visible: ClassVar[bool] = False  # whether `attend_step` reads nothing but the visible keys and values
+    encoder_rows: ClassVar[int | None] = None  # rows that are encoded at a time in inference; None: any number
+    # least and largest share of the rate of matrix products that trainings reach
+    utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
+    uses_cores: ClassVar[bool] = False  # whether several batches are searched at a time, one by each core
+    active_hypotheses: ClassVar[int | None] = None  # the most of a batch in a search; None: any number
+    search_scale: ClassVar[int] = 1  # by how much the tokens of a batch in a search exceed the default
+    pins_batches: ClassVar[bool] = False  # whether batches should be in page-locked RAM
+    fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
+
+    def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
+        self.device, self.precision = device, precision
+        self.dtype = torch.bfloat16 if precision == "bf16" else None  # of products, None as it is
+
+    @property
+    def description(self) -> str:
+        """What computes, where, and in which precision."""
+        return f"{self.name}, {self.device.type}, {self.precision}"
+
+    def sizes(self, source: int, target: int) -> tuple[int, int]:
+        """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""
+        return source, max(1, target)
+
+    def seed(self, seed: int) -> None:
+        """Set what the random numbers of the next forward pass are a function of."""
+        torch.manual_seed(seed)
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+        """Return x (..., I) times the transpose of weight (O, I), plus bias (O), followed by ReLU if asked for."""
+        x, weight, bias = self.rounded(x), self.rounded(weight), None if bias is None else self.rounded(bias)
+        output = F.linear(x, weight, bias)
+        return output.relu() if relu else output
+
+    def norm(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Return x (..., D) and its layer norm; both in one place, so that a kernel may add their gradients."""
+        return x, F.layer_norm(x, x.shape[-1:], weight, bias)
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """Set each number to 0 with probability p, and divide the others by 1 - p."""
+        return F.dropout(x, p)
+
+    def add_dropout(self, x: Tensor, y: Tensor, p: float) -> Tensor:
+        """Return x + dropout(y)."""
+        return x + self.dropout(y, p) if p else x + y
+
+    def attend(
+        self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
+    ) -> Tensor:
+        """Return softmax(Q K^T / sqrt(d)) V of each sentence (N, D), for queries (N, D) of rows[0].
+
+        Keys and values of rows[1] are side by side (M, 2D); if None, queries are (N, 3D) with all three side by side.
+        A query attends to the keys of its sentence, with `causal` to those up to its own position.
+        """
+        if keys_values is None:
+            queries, keys_values = torch.split(queries, [queries.size(1) // 3, 2 * queries.size(1) // 3], dim=1)
+        return attend_by_grid(queries, keys_values, rows, heads, _dot_product(causal))
+
+    def attend_step(
+        self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None, places: Places, newest: Tensor | None
+    ) -> Tensor:
+        """Return softmax(Q K^T / sqrt(d)) V (N, D) of the one query (N, D) of each hypothesis.
+
+        Keys and values (B, H, P, d) are shared by the hypotheses of a sentence; the mask (B, 1, K or 1, P) is True at
+        those that a hypothesis attends to, None: to all. The newest keys and values (N, 2D) are first written to the
+        last K places of P.
+        """
+        return attend_step_by_grid(queries, keys_values, mask, places, newest, _dot_product())
+
+    def loss(
+        self, hidden: Tensor, matrix: Tensor, labels: Tensor, smoothing: float, vocabulary: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sums of the smoothed losses (differentiable) and of the negative log-likelihoods, in nats.
+
+        Hidden states are (N, D), the output matrix (V and padding, D), labels (N); rows whose label is padding do not
+        count. The target distribution q gives 1-ε to the label, nothing to padding, and ε/(V-2) to each of the other
+        V-2 tokens (Szegedy et al. 2016, with padding excluded as in implementations of Vaswani et al. 2017). The loss
+        is the cross-entropy -Σ q log p; the Kullback-Leibler divergence differs from it by the entropy of q, a constant.
+        """
+        losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+            hidden, matrix, labels, (smoothing, vocabulary), self
+        )
+        return losses
+
+    def logits_to_gradient(
+        self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sums of losses and likelihoods, and the gradient p - q of the logits (n, V and padding).
+
+        With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_label - e (Σ z - z_pad).
+        """
+        logits, labels, share = logits.float(), labels.long().unsqueeze(1), smoothing / (vocabulary - 2)
+        logit_sum = logits[:, :vocabulary].sum(1) - logits[:, PAD]
+        logits[:, vocabulary:] = float("-inf")
+        label_logits, largest = logits.gather(1, labels).squeeze(1), logits.amax(1)
+        probabilities = torch.softmax(logits, dim=1, out=logits)
+        # p of the largest logit is at least 1/V, so its logarithm is finite where that of p_label may not be
+        normalizer = largest - probabilities.amax(1).log()
+        loss = normalizer - (1 - smoothing - share) * label_logits - share * logit_sum
+        without_loss = (labels == PAD).squeeze(1)
+        gradient = probabilities.sub_(share)
+        gradient[:, PAD] += share
+        gradient[:, vocabulary:] = 0
+        gradient.scatter_add_(1, labels, gradient.new_full(labels.shape, share + smoothing - 1))
+        gradient.index_fill_(0, without_loss.nonzero().squeeze(1), 0)
+        loss, nll = (x.masked_fill(without_loss, 0).sum() for x in (loss, normalizer - label_logits))
+        return loss, nll, gradient
+
+    def logits_chunk(self, vocabulary: int) -> int:
+        """Return the rows whose logits are in memory at a time."""
+        return max(1, _CHUNK_LOGITS // vocabulary)
+
+    def product(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Return x (N, I) times the transpose of weight (O, I); not differentiable."""
+        return F.linear(x, weight)
+
+    def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the sum over rows of left (N, O) times right (N, I), (O, I) in fp32; not differentiable."""
+        return (left.t() @ right).float()
+
+    def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
+        """Return a function of batches that may be recorded, and replayed for batches of the same layout."""
+        return function
+
+    def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
+        """Divide all gradients by a scale and step the optimizer, unless the results of the update are not finite."""
+        if not self.fuses_step:
+            if finite:
+                for group in optimizer.param_groups:
+                    for weight in group["params"]:
+                        weight.grad.div_(scale)
+                optimizer.step()
+            return
+        # The fused optimizer divides gradients by grad_scale, and changes nothing if found_inf is 1: what it offers to
+        # torch.amp.GradScaler. So the host need not wait for a device, and dividing takes no pass over the gradients.
+        optimizer.grad_scale = scale  # type: ignore[attr-defined]
+        optimizer.found_inf = 1 - finite.float()  # type: ignore[attr-defined]
+        optimizer.step()
+
+    def read_later(self, numbers: Tensor) -> Results:
+        """Return a function that waits for the device to compute these numbers, and returns them."""
+        return numbers.tolist
+
+    def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
+        """Return the linear map of a constant weight (O, I) and bias (O), laid out for inference.
+
+        In int8 weights have one scale for each output, inputs one for each row. None if `linear` is as fast, or if
+        there is no kernel of this precision.
+        """
+        if self.dtype is None:
+            return None
+        weight, bias = weight.detach().to(self.dtype), None if bias is None else bias.detach().to(self.dtype)
+
+        def product(x: Tensor, relu: bool = False) -> Tensor:
+            output = F.linear(x.to(self.dtype), weight, bias)
+            return output.relu_() if relu else output
+
+        return product
+
+    def screened(self, weight: Tensor, forbidden: Tensor, outputs: int) -> Product | None:
+        """Return the product with a weight (O and padding, I) of which only the largest results matter, if it is faster.
+
+        Forbidden outputs are -inf. Those at most 2 below the largest of the others are as precise as in `prepared`, the
+        rest have errors of hundredths.
+        """
+        return None
+
+    def cached(self, keys_values: Tensor) -> Tensor:
+        """Return the keys and values of the source in the type in which a cache holds them."""
+        return keys_values
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """Return an operand of a product in the type of this precision."""
+        return x if self.dtype is None else x.to(self.dtype)
+
+
+class ProjectedLoss(torch.autograd.Function):
+    """The loss together with the output projection.
+
+    The logits are the largest tensor of a training step by far, V numbers a token. So they are computed, turned into
+    their gradient p - q, and used for the gradients of hidden states and matrix a chunk at a time, in the forward pass.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, matrix: Tensor, labels: Tensor, options: tuple[float, int], kernels: Kernels
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sums of losses and likelihoods."""
+        loss, nll = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
+        needs_hidden, needs_matrix = ctx.needs_input_grad[:2]  # a frozen matrix needs none
+        hidden, matrix = kernels.rounded(hidden), kernels.rounded(matrix)
+        hidden_gradients, matrix_gradient = [], None
+        chunk = kernels.logits_chunk(len(matrix))
+        for part, of_part in zip(torch.split(hidden, chunk), torch.split(labels, chunk), strict=True):
+            part_loss, part_nll, gradient = kernels.logits_to_gradient(kernels.product(part, matrix), of_part, *options)
+            loss, nll, gradient = loss + part_loss, nll + part_nll, gradient.to(hidden.dtype)
+            if needs_hidden:
+                hidden_gradients.append(kernels.product(gradient, matrix.t()))
+            if needs_matrix:
+                outer = kernels.outer_product(gradient, part)
+                matrix_gradient = outer if matrix_gradient is None else matrix_gradient.add_(outer)
+        ctx.save_for_backward(torch.cat(hidden_gradients) if needs_hidden else None, matrix_gradient)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients."""
+        scaled = (None if saved is None else saved * gradients[0] for saved in ctx.saved_tensors)
+        return (*scaled, None, None, None)
+
+
+def attend_by_grid(
+    queries: Tensor, keys_values: Tensor, rows: tuple[Rows, Rows], heads: int, attention: Attention
+) -> Tensor:
+    """Attend from queries (N, D) to keys and values (M, 2D), a padded length group at a time; return (N, D)."""
+    outputs = []
+    for (to, of_queries), (of, of_keys) in zip(rows[0].parts(), rows[1].parts(), strict=True):
+        if not len(of_queries.ids):
+            continue
+        mask = of_keys.mask()
+        grids = split_heads(of_queries.grid(queries[to]), 1, heads), split_heads(of_keys.grid(keys_values[of]), 2, heads)
+        (q,), (k, v) = grids
+        attended = attention(q, (k, v), None if mask is None else mask[:, None, None, :])
+        outputs.append(of_queries.from_grid(merge_heads(attended)))
+    return torch.cat(outputs)
+
+
+def attend_step_by_grid(
+    queries: Tensor,
+    keys_values: KeysValues,
+    mask: Tensor | None,
+    places: Places,
+    newest: Tensor | None,
+    attention: Attention,
+) -> Tensor:
+    """Return what `Kernels.attend_step` does, for any attention."""
+    (keys, values), slots = keys_values, places.slots
+    count, heads, length, width = keys.shape
+    if newest is not None:
+        sentences, columns = slots // places.beam, length - places.beam + slots % places.beam
+        for table, rows in zip((keys, values), newest.view(-1, 2, heads, width).unbind(1), strict=True):
+            table[sentences, :, columns] = rows.to(table.dtype)
+    grid = queries.new_zeros(count * places.beam, queries.size(1)).index_copy_(0, slots, queries)
+    (q,) = split_heads(grid.view(count, places.beam, -1), 1, heads)
+    return merge_heads(attention(q, keys_values, mask)).flatten(0, 1).index_select(0, slots)
+
+
+def split_heads(x: Tensor, count: int, heads: int) -> tuple[Tensor, ...]:
+    """Return views (B, H, T, d) of `count` vectors side by side (B, T, count·D)."""
+    return x.view(*x.shape[:2], count, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Return (B, H, T, d) as (B, T, D)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def _dot_product(causal: bool = False) -> Attention:
+    def attention(q: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
+        # causal attention does not reach the padding behind a sentence
+        keys, values = (x.to(q.dtype) for x in keys_values)
+        return F.scaled_dot_product_attention(q, keys, values, None if causal else mask, is_causal=causal)
+
+    return attention
