@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Packing, pack
 from nmt.config import ModelSettings
-from nmt.model import cpu, native
+from nmt.kernels import native
+from nmt.model import cpu
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import Relative, rotate
 from nmt.model.scores import FOR_STUDY, Score

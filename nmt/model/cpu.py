@@ -1,6 +1,6 @@
 """Kernels for CPUs: products by oneDNN in fp32, bf16 and eight bits, and attention to short sentences.
 
-Each is used where it is faster than torch's own; in inference those of `nmt.model.native` come first. Elsewhere the
+Each is used where it is faster than torch's own; in inference those of `nmt.kernels.native` come first. Elsewhere the
 same functions compute with plain torch, with the same results up to rounding: on other devices, on processors without
 AVX-512, where a build of torch lacks a private operator, and everywhere with NMT_CPU_KERNELS=off in the environment.
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.batching.batch import Packing
-from nmt.model import native
+from nmt.kernels import native
 
 Precision = Literal["fp32", "bf16", "int8"]
 
@@ -46,7 +46,7 @@ class Kernels(NamedTuple):
     bf16: bool = False  # whether products of bf16 numbers are native; where they are emulated, fp32 is faster
     packed: bool = False
     int8: bool = False
-    native: bool = False  # whether to compile and use those of `nmt.model.native`
+    native: bool = False  # whether to compile and use those of `nmt.kernels.native`
     plain: bool = True  # whether to use no kernel at all
 
     @classmethod
@@ -231,7 +231,7 @@ def screened_product(weight: Tensor, outputs: int, precision: Precision) -> Call
 
 
 def has_native() -> bool:
-    """Whether the kernels of `nmt.model.native` may be used, and a compiler or an earlier use of it has made them."""
+    """Whether the kernels of `nmt.kernels.native` may be used, and a compiler or an earlier use of it has made them."""
     return kernels.native and native.library() is not None
 
 

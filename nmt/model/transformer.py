@@ -96,7 +96,7 @@ class Transformer(nn.Module):
     def logits(self, hidden: Tensor, screened: bool = False) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th.
 
-        If `screened`, only the largest are precise: see `nmt.model.native.screened_product`.
+        If `screened`, only the largest are precise: see `nmt.kernels.native.screened_product`.
         """
         product = self._screened_output if screened and self.prepacked else None
         logits: Tensor = (product or self.output)(hidden)
