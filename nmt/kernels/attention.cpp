@@ -12,8 +12,7 @@
 #include <omp.h>
 #endif
 
-extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of libmvec
-
+#define UNROLL _Pragma("GCC unroll 16")
 typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16;
 constexpr long QUERIES = 64;  // of a sentence that are computed together
@@ -58,27 +57,26 @@ static void copy_back(Number* to, long stride, Matrix from, long rows, long widt
             store(to + row * stride + i, lanes(width - i), *(__m512_u*)from.at(row, i) * _mm512_set1_ps(scale));
 }
 
-// The transpose of `from` (rows, width). To interleave rows i and i + 8 of 16 rows four times transposes them.
-template <class Number>
-static void transpose(Matrix to, const Number* from, long stride, long rows, long width) {
+// Interleave rows i and i + 8 of 16 rows. Four times this transposes them.
+static inline __attribute__((always_inline)) void interleave(const __m512 (&from)[LANES], __m512 (&to)[LANES]) {
     const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    UNROLL for (long r = 0; r < LANES / 2; r++) {
+        to[2 * r] = _mm512_permutex2var_ps(from[r], low, from[r + 8]);
+        to[2 * r + 1] = _mm512_permutex2var_ps(from[r], high, from[r + 8]);
+    }
+}
+
+// The transpose of `from` (rows, width), with zeros behind its rows.
+template <class Number>
+static void transpose(Matrix to, const Number* from, long stride, long rows, long width) {
     for (long row = 0; row < rows; row += LANES)
         for (long i = 0; i < width; i += LANES) {
+            const __mmask16 mask = lanes(width - i);
             __m512 x[LANES], y[LANES];
-            for (long r = 0; r < LANES; r++)
-                x[r] = row + r < rows ? load(from + (row + r) * stride + i, lanes(width - i)) : _mm512_setzero_ps();
-#pragma GCC unroll 4
-            for (long step = 0; step < 4; step++) {
-                __m512 *a = step % 2 ? y : x, *b = step % 2 ? x : y;
-#pragma GCC unroll 8
-                for (long r = 0; r < LANES / 2; r++) {
-                    b[2 * r] = _mm512_permutex2var_ps(a[r], low, a[r + 8]);
-                    b[2 * r + 1] = _mm512_permutex2var_ps(a[r], high, a[r + 8]);
-                }
-            }
-#pragma GCC unroll 16
-            for (long r = 0; r < LANES; r++) *(__m512_u*)to.at(i + r, row) = x[r];
+            UNROLL for (long r = 0; r < LANES; r++) x[r] = load(from + (row + r) * stride + i, row + r < rows ? mask : 0);
+            interleave(x, y), interleave(y, x), interleave(x, y), interleave(y, x);
+            UNROLL for (long r = 0; r < LANES; r++) *(__m512_u*)to.at(i + r, row) = x[r];
         }
 }
 
@@ -96,10 +94,8 @@ static void tile(float* to, long stride, Left left, const float* right, long rig
         for (int v = 0; v < V; v++)
             sums[r][v] = add ? *(__m512_u*)(to + r * stride + v * LANES) : _mm512_setzero_ps();
     for (long i = 0; i < depth; i++, right += right_stride)
-#pragma GCC unroll 12
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < V; v++)
+        UNROLL for (int r = 0; r < R; r++)
+            UNROLL for (int v = 0; v < V; v++)
                 sums[r][v] += _mm512_set1_ps(left.numbers[r * left.row + i * left.column]) * *(__m512_u*)(right + v * LANES);
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) *(__m512_u*)(to + r * stride + v * LANES) = sums[r][v];
@@ -125,6 +121,15 @@ static void product(Matrix to, Left left, Matrix right, long rows, long columns,
     if constexpr (V > 1)
         if (done < columns)
             product<V / 2>({to.at(0, done), to.stride}, left, {right.at(0, done), right.stride}, rows, columns - done, depth, add);
+}
+
+// exp of numbers up to 80, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as precise as fp32.
+static __m512 exp(__m512 x) {
+    x = _mm512_max_ps(_mm512_set1_ps(-104), x);  // NaN remains
+    const __m512 n = _mm512_roundscale_ps(x * 1.44269504f, 0), r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    __m512 y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = ((y * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f;
+    return _mm512_scalef_ps((y * r + 5.0000001201e-1f) * r * r + r + 1, n);
 }
 
 struct Rows {
@@ -157,6 +162,19 @@ struct Head {
     float scale() const { return 1 / std::sqrt((float)a.width); }
     long visible(long query) const { return a.causal ? std::min(query + 1, keys) : keys; }
 
+    // Every head of a row lies in other cache lines, which the processor does not foresee.
+    void prefetch(bool is_backward) const {
+        prefetch(at(a.queries, a.query_stride, first_query), a.query_stride, queries);
+        prefetch(at(a.keys, a.key_stride, first_key), a.key_stride, keys);
+        prefetch(at(a.values, a.key_stride, first_key), a.key_stride, keys);
+        if (is_backward) prefetch(at(a.output, a.output_stride, first_query), a.output_stride, queries);
+    }
+
+    void prefetch(const Number* from, long stride, long rows) const {
+        for (long row = 0; row < std::min(rows, QUERIES); row++)
+            for (long i = 0; i < a.width; i += 64 / sizeof(Number)) __builtin_prefetch(from + row * stride + i, 0, 2);
+    }
+
     void forward() const {
         transpose(k_transposed, at(a.keys, a.key_stride, first_key), a.key_stride, keys, a.width);
         copy(v, at(a.values, a.key_stride, first_key), a.key_stride, keys, a.width);
@@ -183,11 +201,8 @@ struct Head {
 
     // 16 scores x become exp(x - subtracted), behind `count` 0.
     static Floats exponentials(float* scores, float subtracted, long count) {
-        for (long i = 0; i < LANES; i++) {  // expf of less is slow
-            const float x = scores[i] - subtracted;
-            scores[i] = expf(x < -87 ? -87 : x);
-        }
-        return *(Floats*)scores = _mm512_maskz_mov_ps(lanes(count), *(__m512_u*)scores);
+        const __m512 exps = exp(*(__m512_u*)scores - _mm512_set1_ps(subtracted));
+        return *(Floats*)scores = _mm512_maskz_mov_ps(lanes(count), exps);
     }
 
     void backward() const {
@@ -240,6 +255,7 @@ static void each_head(const Rows& a, bool is_backward) {
 #pragma omp for schedule(dynamic, std::clamp(items / (8 * a.threads), 1L, a.heads))
         for (long item = 0; item < items; item++) {
             const Head<Number> head(a, item / a.heads, item % a.heads, scratch);
+            if (item + 1 < items) Head<Number>(a, (item + 1) / a.heads, (item + 1) % a.heads, scratch).prefetch(is_backward);
             is_backward ? head.backward() : head.forward();
         }
     }
