@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Packing
 from nmt.config import ModelSettings
-from nmt.model import cpu, native
+from nmt.kernels import native
+from nmt.model import cpu
 from nmt.model.attention import SelfAttention
 from nmt.model.cpu import Dropout, Kernels, Linear, Precision, packed_attention, packed_product, padded_rows
 from nmt.model.transformer import Transformer

@@ -1,10 +1,9 @@
-// Inference on CPUs with AVX-512, compiled at first use by nmt/model/native.py, which describes the arguments.
+// Inference on CPUs with AVX-512, compiled at first use by native.py, which describes the arguments.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of libmvec
 
@@ -44,8 +43,13 @@ struct INT8 {
     static Sums add(Sums sums, Floats x, Ints w) { return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w); }
     static float convert(Input* to, const float* x, long count) {
         __m512 largest_of = _mm512_set1_ps(1e-30f);
-        for (long i = 0; i < count; i += LANES) largest_of = _mm512_max_ps(largest_of, _mm512_abs_ps(*(Floats*)(x + i)));
-        const float largest = _mm512_reduce_max_ps(largest_of);
+        int not_numbers = 0;  // which the maximum does not keep
+        for (long i = 0; i < count; i += LANES) {
+            const __m512 numbers = *(Floats*)(x + i);
+            largest_of = _mm512_max_ps(largest_of, _mm512_abs_ps(numbers));
+            not_numbers |= _mm512_cmp_ps_mask(numbers, numbers, _CMP_UNORD_Q);
+        }
+        const float largest = not_numbers ? NAN : _mm512_reduce_max_ps(largest_of);
         for (long i = 0; i < count; i++) to[i] = (int)(x[i] * (127 / largest) + 128.5f);
         return largest / 127;
     }
@@ -65,13 +69,14 @@ struct Product {
 };
 
 template <class P>
-static void multiply(const Product& p, float* out, const float* x, const float* residual, long rows, bool relu) {
+static void multiply(const Product& p, void* scratch, float* out, const float* x, const float* residual, long rows, bool relu) {
     const long depth = p.inputs / P::DEPTH;
-    std::vector<typename P::Input> converted(BLOCK * p.inputs);
+    auto* converted = (typename P::Input*)scratch;  // (rows, at most BLOCK, and a multiple of ROWS; inputs)
     float scales[BLOCK];
     for (; rows > 0; rows -= BLOCK, x += BLOCK * p.inputs, out += BLOCK * p.outputs, residual += residual ? BLOCK * p.outputs : 0) {
         const long count = std::min(BLOCK, rows);
         for (long r = 0; r < count; r++) scales[r] = P::convert(&converted[r * p.inputs], x + r * p.inputs, p.inputs);
+        std::memset(&converted[count * p.inputs], 0, (ROWS - 1 - (count - 1) % ROWS) * p.inputs * sizeof *converted);
         for (long o = 0; o < p.outputs; o += VECTORS * LANES)
             for (long row = 0; row < count; row += ROWS) {
                 typename P::Sums sums[ROWS][VECTORS];
@@ -112,6 +117,7 @@ struct Attention {
     void *keys, *values;
     const bool* mask;
     const long* places;
+    long* scratch;
     long strides[3], beam, masks, length, heads, width;
 };
 
@@ -123,8 +129,8 @@ static void prefetch(const void* numbers, long bytes) {
 // and prefetched: tokens are far apart, and the hardware prefetches only what follows.
 template <class Number>
 static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
-    std::vector<long> visible(a.length);
-    std::vector<float> weights(a.heads * a.length);
+    long* visible = a.scratch;                             // (length)
+    float* weights = (float*)(a.scratch + a.length);       // (heads, length)
     Number *keys = (Number*)a.keys, *values = (Number*)a.values;
     const long dim = a.heads * a.width;
     for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
@@ -166,7 +172,7 @@ static void attend(const Attention& a, float* out, const float* queries, const f
 }
 
 extern "C" {
-typedef void Multiply(const Product&, float*, const float*, const float*, long, bool);
+typedef void Multiply(const Product&, void*, float*, const float*, const float*, long, bool);
 Multiply* multiply_fp32 = multiply<FP32>;
 #ifdef __AVX512BF16__
 Multiply* multiply_bf16 = multiply<BF16>;
