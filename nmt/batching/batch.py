@@ -10,6 +10,7 @@ P tiles.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +50,8 @@ class Rows:
         offsets = _offsets(stored.lengths)
         tiles = tile_edges(offsets, offsets)
         arrays = (stored.ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(stored.ids) * 2)])
-        return cls(*(torch.from_numpy(array.astype(np.int32)) for array in arrays), offsets=offsets)
+        ids, positions, numbers, edges = (torch.from_numpy(array.astype(np.int32)) for array in arrays)
+        return cls(ids, positions, numbers, edges, offsets)
 
     @classmethod
     def of_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Rows":
@@ -59,8 +61,10 @@ class Rows:
 
     def to(self, device: torch.device) -> "Rows":
         """Return the rows on a device."""
-        tensors = (self.ids, self.positions, self.sentences, self.tiles)
-        return Rows(*(tensor.to(device) for tensor in tensors), offsets=self.offsets, groups=self.groups)
+        ids, positions, numbers, tiles = (
+            tensor.to(device) for tensor in (self.ids, self.positions, self.sentences, self.tiles)
+        )
+        return Rows(ids, positions, numbers, tiles, self.offsets, self.groups)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -83,7 +87,7 @@ class Rows:
             yield slice(0, len(self.ids)), self
             return
         edges = (0, *self.groups, len(self.lengths))
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             yield self.part(start, end)
 
     def cut(self, most: int | None) -> "Iterator[Rows]":
@@ -101,8 +105,8 @@ class Rows:
         """Return some sentences as rows of their own, which have no tiles, and where they are."""
         offsets = self.offsets[start : end + 1]
         rows = slice(int(offsets[0]), int(offsets[-1]))
-        tensors = self.ids[rows], self.positions[rows], self.sentences[rows] - start, self.tiles[:0]
-        return rows, Rows(*tensors, offsets=offsets - offsets[0])
+        numbers = self.sentences[rows] - start
+        return rows, Rows(self.ids[rows], self.positions[rows], numbers, self.tiles[:0], offsets - offsets[0])
 
     def grid(self, x: Tensor) -> Tensor:
         """Return x (N, …) as a padded tensor (B, L, …), 0 where a sentence is shorter than the longest."""
@@ -163,12 +167,14 @@ class Batch:
     @cached_property
     def source(self) -> Rows:
         """The source sentences, each w1 … wn </s>."""
-        return Rows(*self._views[:3], self._views[7], self.offsets[0], self.groups)
+        ids, positions, sentences = self._views[:3]
+        return Rows(ids, positions, sentences, self._views[7], self.offsets[0], self.groups)
 
     @cached_property
     def target(self) -> Rows:
         """The input of the decoder: <s> w1 … wn of each sentence."""
-        return Rows(*self._views[3:6], self._views[8], self.offsets[1], self.groups)
+        ids, positions, sentences = self._views[3:6]
+        return Rows(ids, positions, sentences, self._views[8], self.offsets[1], self.groups)
 
     @property
     def labels(self) -> Tensor:

@@ -115,7 +115,9 @@ def _search_batch(
         return search(step_model(models), source, mask, options, [prefix for _, prefix in part])
 
     def too_long(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
-        return f"a sentence of {len(sentence[0]) + 1} tokens with a beam of {options.width} does not fit in the memory of"
+        return (
+            f"a sentence of {len(sentence[0]) + 1} tokens with a beam of {options.width} does not fit in the memory of"
+        )
 
     return in_halves(found, sentences, models[0].device, too_long)
 
@@ -131,9 +133,9 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
 
-    Source ids (B, S) and mask (B, S), True at tokens, on the CPU, are the input of the encoder; no mask means no padding. The
-    result of a sentence does not depend on the other sentences of the batch, except for rounding. An observer receives
-    the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises ModelError if the
+    Source ids (B, S) and mask (B, S), True at tokens, on the CPU, are the input of the encoder; no mask means no
+    padding. The result of a sentence does not depend on the other sentences of the batch, except for rounding. An
+    observer receives the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises ModelError if the
     model's numbers are NaN.
     """
     if not source.size(0):

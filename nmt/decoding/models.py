@@ -129,9 +129,7 @@ class BatchRunner:
         return _map_in_threads(partial(function, self.models), batches, self.processes)
 
 
-def _map_in_threads(
-    function: Callable[[Batch], Result], batches: Sequence[Batch], threads: int
-) -> list[Result]:
+def _map_in_threads(function: Callable[[Batch], Result], batches: Sequence[Batch], threads: int) -> list[Result]:
     """Return the results in order; of several threads, each computes a batch by itself.
 
     The matrix products of one batch are too small for several threads: they would wait for each other half of the time.

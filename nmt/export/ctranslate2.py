@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from nmt.config.model_sections import MAX_DISTANCE
@@ -94,7 +95,7 @@ def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
     weight = embedding.tokens.weight[: embedding.tokens.num_embeddings]  # without padding
     spec.weight = _array(weight)
     if embedding.is_sinusoidal:
-        side.position_encodings.encodings = _array(sinusoids(0, POSITIONS, weight))
+        side.position_encodings.encodings = _array(sinusoids(torch.arange(POSITIONS), POSITIONS, weight))
 
 
 def _self_attention(spec: Any, attention: SelfAttention, sublayer: Sublayer) -> None:

@@ -10,10 +10,24 @@ __all__ = ["Kernels", "Precision", "Results", "kernels_for", "precision_for"]
 
 
 def kernels_for(device: torch.device, precision: Precision = "fp32", target_rows: int = 0) -> Kernels:
-    """Return the fastest kernels for a device; in training, batches have about so many target rows."""
+    """Return the fastest kernels for a device; in training, most batches have so many target rows.
+
+    Where those for the device cannot be used, `Kernels.problem` is the reason.
+    """
     if device.type == "cpu":
         return CpuKernels(device, precision)
-    return Kernels(device, precision)
+    plain = Kernels(device, precision)
+    if device.type != "cuda":
+        return plain
+    try:
+        from nmt.kernels.cuda import CudaKernels  # Triton takes a second to import
+
+        kernels = CudaKernels(device, precision, target_rows)
+        kernels.check()
+    except Exception as error:  # of a compiler, a driver, or a Triton that does not know the GPU
+        plain.problem = f"no Triton kernels, so this is several times as slow: {str(error).strip().splitlines()[-1:]}"
+        return plain
+    return kernels
 
 
 def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int) -> Precision:

@@ -77,6 +77,8 @@ class CpuKernels(Kernels):
         self.has_native = processor().native and native.library() is not None
         self.reads_only_visible = self.has_native
         self.name = "compiled kernels" if self.has_native else "torch"
+        if processor().native and not self.has_native:
+            self.problem = f"no compiled kernels, so this is slower: {native.problem}"
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Fill both sides to multiples of 64.
@@ -110,7 +112,7 @@ class CpuKernels(Kernels):
         """Attend sentence by sentence, with `native.attend_rows`."""
         if not self.has_native or queries.dtype == torch.float64:
             return super().attend(queries, keys_values, rows, heads, causal)
-        shape = native.Sentences(rows[0].offsets, rows[1].offsets, heads, causal)
+        shape = native.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
         return attended
 
@@ -149,7 +151,7 @@ class CpuKernels(Kernels):
         """Screen in eight bits, with `native.screened_product`."""
         if not self.has_native or self.precision == "int8":
             return None
-        return native.screened_product(weight.detach(), outputs, forbidden, self.precision)
+        return native.screened_product(weight.detach(), outputs, self.precision, forbidden)
 
     def cached(self, keys_values: Tensor) -> Tensor:
         """Round to bf16 unless the precision is fp32: that is half of the memory that attention reads."""
@@ -217,8 +219,8 @@ def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> 
         multiple = 8 if count <= 64 else 16 if count <= 512 else 128
         rows = torch.nn.functional.pad(rows, (0, 0, 0, -count % multiple))
         kind = "relu" if relu else "none"
-        output = torch.ops.mkldnn._linear_pointwise(rows, laid_out, bias, kind, [], "")[:count].float()
-        return output.view(*x.shape[:-1], -1)
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, laid_out, bias, kind, [], "")
+        return output[:count].float().view(*x.shape[:-1], -1)
 
     return product
 
@@ -254,13 +256,13 @@ class _ByteMaskDropout(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: native.Sentences) -> Tensor:
+    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: native.Layout) -> Tensor:
         output, logsumexp = native.attend_rows(queries, keys_values, shape)
-        ctx.save_for_backward(queries, keys_values, output, logsumexp)
+        ctx.save_for_backward(queries, keys_values, logsumexp)
         ctx.shape = shape
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        to_queries, to_keys_values = native.attend_rows_backward(gradients[0], *ctx.saved_tensors, ctx.shape)
-        return to_queries, to_keys_values, None
+        queries, keys_values, logsumexp = ctx.saved_tensors
+        return *native.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.shape), None

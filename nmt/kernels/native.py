@@ -288,9 +288,7 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> _Parts:
     return queries, keys, values
 
 
-def _attend_rows(
-    parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None
-) -> None:
+def _attend_rows(parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None) -> None:
     """Compute output and logsumexp, or from the gradient of the output those of the parts."""
     (queries, keys, values), loaded, threads = parts, library(), torch.get_num_threads()
     assert loaded is not None

@@ -40,7 +40,7 @@ class Kernels:
     """
 
     name = "torch"
-    reads_only_visible: ClassVar[bool] = False  # whether `attend_step` reads nothing but the visible keys and values
+    reads_only_visible: bool = False  # whether `attend_step` reads nothing but the visible keys and values
     encoder_rows: ClassVar[int | None] = None  # rows that are encoded at a time in inference; None: any number
     # least and largest share of the rate of matrix products that trainings reach
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
@@ -53,6 +53,7 @@ class Kernels:
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         self.device, self.precision = device, precision
         self.dtype = torch.bfloat16 if precision == "bf16" else None  # of products, None as it is
+        self.problem: str | None = None  # why faster kernels cannot be used here
 
     @property
     def description(self) -> str:
@@ -116,7 +117,7 @@ class Kernels:
         Hidden states are (N, D), the output matrix (V and padding, D), labels (N); rows whose label is padding do not
         count. The target distribution q gives 1-ε to the label, nothing to padding, and ε/(V-2) to each of the other
         V-2 tokens (Szegedy et al. 2016, with padding excluded as in implementations of Vaswani et al. 2017). The loss
-        is the cross-entropy -Σ q log p; the Kullback-Leibler divergence differs from it by the entropy of q, a constant.
+        is the cross-entropy -Σ q log p; the Kullback-Leibler divergence differs from it by a constant, the entropy of q.
         """
         losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
             hidden, matrix, labels, (smoothing, vocabulary), self
@@ -199,8 +200,9 @@ class Kernels:
         return product
 
     def screened(self, weight: Tensor, forbidden: Tensor, outputs: int) -> Product | None:
-        """Return the product with a weight (O and padding, I) of which only the largest results matter, if it is faster.
+        """Return the product with a weight (O and padding, I) of which only the largest results matter.
 
+        None if it is not faster than that of `prepared`.
         Forbidden outputs are -inf. Those at most 2 below the largest of the others are as precise as in `prepared`, the
         rest have errors of hundredths.
         """
@@ -213,6 +215,9 @@ class Kernels:
     def rounded(self, x: Tensor) -> Tensor:
         """Return an operand of a product in the type of this precision."""
         return x if self.dtype is None else x.to(self.dtype)
+
+
+PLAIN = Kernels(torch.device("cpu"))
 
 
 class ProjectedLoss(torch.autograd.Function):
@@ -260,8 +265,8 @@ def attend_by_grid(
         if not len(of_queries.ids):
             continue
         mask = of_keys.mask()
-        grids = split_heads(of_queries.grid(queries[to]), 1, heads), split_heads(of_keys.grid(keys_values[of]), 2, heads)
-        (q,), (k, v) = grids
+        (q,) = split_heads(of_queries.grid(queries[to]), 1, heads)
+        k, v = split_heads(of_keys.grid(keys_values[of]), 2, heads)
         attended = attention(q, (k, v), None if mask is None else mask[:, None, None, :])
         outputs.append(of_queries.from_grid(merge_heads(attended)))
     return torch.cat(outputs)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from nmt.batching.batch import Rows
 from nmt.config import ModelSettings
 from nmt.kernels.reference import (
+    PLAIN,
     Attention,
-    Kernels,
     KeysValues,
     attend_by_grid,
     attend_step_by_grid,
@@ -27,7 +27,7 @@ from nmt.model.scores import FOR_STUDY, Score
 class Linear(nn.Linear):
     """A linear map; its matrix joins `parts` that read the same input."""
 
-    kernels: Kernels
+    kernels = PLAIN
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, parts: int = 1) -> None:
         super().__init__(inputs, outputs, bias)
@@ -41,7 +41,7 @@ class Linear(nn.Linear):
 class MultiHeadAttention(nn.Module):
     """What attention within a sentence and attention to the source have in common."""
 
-    kernels: Kernels
+    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()

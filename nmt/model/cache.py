@@ -85,7 +85,8 @@ class DecoderCache:
         self._sentences = self._sentences[rows]
         kept, sizes = torch.unique_consecutive(self._sentences, return_counts=True)
         count, beam = len(self._visible), int(sizes.max())
-        has_finished = (count - len(kept)) * _REMOVE_SHARE >= count and (not self._reads_only_visible or self._is_table_full)
+        may_remove = not self._reads_only_visible or self._is_table_full
+        has_finished = may_remove and (count - len(kept)) * _REMOVE_SHARE >= count
         if has_finished:
             count = len(kept)
             self._sentences = torch.arange(count).repeat_interleave(sizes)

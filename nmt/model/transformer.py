@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows
 from nmt.config import ModelSettings
-from nmt.kernels.reference import Kernels, Product, split_heads
+from nmt.kernels.reference import PLAIN, Kernels, Product, split_heads
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
@@ -28,6 +28,8 @@ Matrix = TypeVar("Matrix", nn.Embedding, Linear)
 
 class Transformer(nn.Module):
     """Encoder and decoder over token ids."""
+
+    kernels = PLAIN
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -50,16 +52,14 @@ class Transformer(nn.Module):
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
-        self.compute_with(Kernels(torch.device("cpu")))
         if initialized:
             initialize(self)
 
     def compute_with(self, kernels: Kernels) -> None:
         """Set the kernels of all layers; they must be for the device of the weights."""
-        self.kernels = kernels
         for module in self.modules():
-            if "kernels" in type(module).__annotations__:
-                module.kernels = kernels
+            if hasattr(type(module), "kernels"):
+                cast("Transformer", module).kernels = kernels
 
     def forward(self, source: Batch | Tensor, target: Tensor | None = None) -> Tensor:
         """Return the decoder's hidden states of all target rows of a batch (N, D), for training.
@@ -172,7 +172,7 @@ class PreparedLinear(nn.Module):
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         """Map (..., I) to (..., O), followed by ReLU if asked for."""
-        return self._product(x, relu)
+        return self._product(x, relu=relu)
 
 
 class TransformerState:
@@ -242,7 +242,7 @@ class DecoderLayer(nn.Module):
 class Sublayer(nn.Module):
     """Residual connection, norm and dropout around attention or feed-forward f, all (..., D)."""
 
-    kernels: Kernels
+    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ class FeedForward(nn.Module):
 class Embedding(nn.Module):
     """Token embeddings scaled by sqrt(D), plus sinusoids if positions are such, with dropout."""
 
-    kernels: Kernels
+    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
         super().__init__()

@@ -15,8 +15,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from nmt.batching.batch import Indices, Rows, collate
 from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
-from nmt.kernels import Kernels
 from nmt.config import TrainSettings
+from nmt.kernels import Kernels
 from nmt.model.attention import distances_between
 from nmt.model.positions import sinusoids
 from nmt.model.scores import Score
@@ -41,7 +41,7 @@ def positions() -> Drawing:
     figure = new_figure(4.2, WIDE)
     axes = figure.subplots()
     axes.grid(visible=False)
-    vectors: Matrix = sinusoids(0, _LENGTH, torch.empty(0, _DIM)).numpy()
+    vectors: Matrix = sinusoids(torch.arange(_LENGTH), _LENGTH, torch.empty(0, _DIM)).numpy()
     image = axes.imshow(vectors, vmin=-1, vmax=1, aspect="auto")
     axes.set(xlabel="dimension of the embedding", ylabel="position (tokens)")
     figure.colorbar(image, ax=axes, label="value added to the embedding", ticks=(-1, 0, 1))

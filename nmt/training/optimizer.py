@@ -51,8 +51,8 @@ class FlatWeights:
         self.all = nn.Parameter(torch.zeros(sum(sizes), dtype=first.dtype, device=first.device))
         self._starts = [sum(sizes[:i]) for i in range(len(sizes))]
         self.gradient = self.all.grad = torch.zeros_like(self.all)
-        views = zip(self._named, self.views(self.all.detach()).values(), self.views(self.gradient).values(), strict=True)
-        for (_, weight), view, gradient in views:
+        views = self.views(self.all.detach()).values(), self.views(self.gradient).values()
+        for (_, weight), view, gradient in zip(self._named, *views, strict=True):
             view.copy_(weight.detach())
             weight.data, weight.grad = view, gradient
 
@@ -65,7 +65,8 @@ class FlatWeights:
 
     def gradient_norm(self) -> Tensor:
         """Return the Euclidean norm of the gradient; in two steps, since a long sum of fp32 numbers is not precise."""
-        return torch.linalg.vector_norm(torch.linalg.vector_norm(self.gradient.view(-1, _ALIGNMENT), dim=1))
+        norm: Tensor = torch.linalg.vector_norm(torch.linalg.vector_norm(self.gradient.view(-1, _ALIGNMENT), dim=1))
+        return norm
 
 
 def make_optimizer(weights: FlatWeights, kernels: Kernels) -> torch.optim.Adam:

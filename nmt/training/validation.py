@@ -80,8 +80,8 @@ def evaluate(
 ) -> Evaluation:
     """Translate texts as `nmt translate` does and score them against one reference for each line.
 
-    The settings are those of the model (`loaded.decode`) and of the run (`runtime`); `show` receives the number of lines
-    done, twice. Collective: every rank returns the whole result.
+    The settings are those of the model (`loaded.decode`) and of the run (`runtime`); `show` receives the number of
+    lines done, twice. Collective: every rank returns the whole result.
     """
     translator = Translator(loaded, runtime)
     line_batch = distributed.world_size() * translator.scale * LINE_BATCH_SIZE

@@ -1,0 +1,210 @@
+"""Kernels for GPUs of NVIDIA: those of Triton between the matrix products of cuBLAS, and updates recorded in graphs.
+
+An update launches a thousand kernels, each of which takes the host longer than the GPU. Recorded in a CUDA graph, they
+are launched at once. A graph is for batches of one layout, so batches are filled to a few sizes.
+
+N rows, I inputs, O outputs, D width, V vocabulary.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.batching.batch import TILE, Batch, Rows
+from nmt.kernels import triton_attention, triton_rows
+from nmt.kernels.reference import Kernels, Precision, Product, Results
+from nmt.system.device import is_oom
+
+_SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
+_MOST_GRAPHS = 8
+_CHUNK_LOGITS = 2**29  # in memory at a time: 1 GiB in bf16
+
+
+class CudaKernels(Kernels):
+    """The operations of the model on a GPU."""
+
+    name = "Triton"
+    pins_batches = True
+    fuses_step = True
+    search_scale = 16
+    utilization = (0.15, 0.6)
+
+    def __init__(self, device: torch.device, precision: Precision = "fp32", target_rows: int = 0) -> None:
+        """Take the target rows of most batches, for training; 0 for inference, whose batches have any size."""
+        super().__init__(device, precision)
+        self._target_rows = target_rows
+        self._seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self._site = 0  # of the next dropout in a forward pass
+
+    def check(self) -> None:
+        """Compile and run one kernel; raises what Triton does."""
+        ones = torch.ones(1, 16, device=self.device)
+        triton_rows.add_dropout(ones, ones, 0.5, self._seed, 0)
+
+    def sizes(self, source: int, target: int) -> tuple[int, int]:
+        """Fill the target to that of most batches, the source to a multiple of 1/16 of it."""
+        if not self._target_rows:
+            return super().sizes(source, target)
+        step = -(-self._target_rows // _SIZES // TILE) * TILE
+        filled = self._target_rows if target <= self._target_rows else _multiple(target, step)
+        return _multiple(max(1, source), step), filled
+
+    def seed(self, seed: int) -> None:
+        """Set what the masks of dropout are a function of, besides its number in the forward pass."""
+        self._seed.fill_(seed)
+        self._site = 0
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+        """Multiply, with the sums of the bias's gradient and the gradient of ReLU in one kernel."""
+        if bias is None or not torch.is_grad_enabled():
+            return super().linear(x, weight, bias, relu)
+        output: Tensor = _Linear.apply(x, weight, bias, relu, self)  # type: ignore[no-untyped-call]
+        return output
+
+    def norm(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalize in one pass, whose gradient is added to that of x in one pass."""
+        if not torch.is_grad_enabled():
+            return super().norm(x, weight, bias)
+        return triton_rows.norm(x, weight, bias, self.dtype or torch.float32)
+
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """Draw the masks again in the backward pass, in place of keeping them."""
+        return triton_rows.dropout(x, p, self._seed, self._next_site()) if p else x
+
+    def add_dropout(self, x: Tensor, y: Tensor, p: float) -> Tensor:
+        """Add in the same pass."""
+        return triton_rows.add_dropout(x, y, p, self._seed, self._next_site()) if p else x + y
+
+    def attend(
+        self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
+    ) -> Tensor:
+        """Attend tile by tile, see `nmt.kernels.triton_attention`."""
+        return triton_attention.attend(queries, keys_values, *rows, heads, causal)
+
+    def logits_to_gradient(
+        self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Read the logits twice and write the gradient in their place."""
+        loss, nll = triton_rows.loss_and_gradient(logits, labels, smoothing, vocabulary)
+        return loss, nll, logits
+
+    def logits_chunk(self, vocabulary: int) -> int:
+        """Return the rows whose logits are in memory at a time."""
+        return max(1, _CHUNK_LOGITS // vocabulary)
+
+    def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the sum of products in fp32, without rounding it in between."""
+        return _product_in_fp32(left.t(), right)
+
+    def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
+        """Record what a function computes for a layout of batches that comes again, and replay it from then on."""
+        return _Captured(function, self.device) if self._target_rows else function
+
+    def read_later(self, numbers: Tensor) -> Results:
+        """Copy to page-locked RAM, which the host need not wait for."""
+        copied, done = numbers.to("cpu", non_blocking=True), torch.cuda.Event()
+        done.record()
+
+        def results() -> list[float]:
+            done.synchronize()
+            return list(map(float, copied.tolist()))
+
+        return results
+
+    def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
+        """Round the weight once; logits, which have no bias, are fp32."""
+        if bias is not None or self.dtype is None:
+            return super().prepared(weight, bias)
+        transposed = weight.detach().to(self.dtype).t()
+
+        def product(x: Tensor, relu: bool = False) -> Tensor:
+            return _product_in_fp32(x.to(transposed.dtype), transposed)
+
+        return product
+
+    def _next_site(self) -> int:
+        self._site += 1
+        return self._site
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool, kernels: CudaKernels) -> Tensor:
+        x, weight, bias = map(kernels.rounded, (x, weight, bias))
+        output = torch._addmm_activation(bias, x, weight.t()) if relu else torch.addmm(bias, x, weight.t())
+        ctx.save_for_backward(x, weight, *([output] if relu else []))
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        gradient = gradients[0].contiguous()
+        x, weight, *output = ctx.saved_tensors
+        if output:
+            gradient, of_bias = triton_rows.relu_gradient(gradient, *output)
+        else:
+            of_bias = triton_rows.column_sums(gradient)
+        needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
+        return (
+            gradient @ weight if needs_x else None,
+            _product_in_fp32(gradient.t(), x) if needs_weight else None,
+            of_bias if needs_bias else None,
+            None,
+            None,
+        )
+
+
+class _Captured:
+    """A function of batches that is recorded in a CUDA graph for each layout that comes again.
+
+    All graphs share one pool of memory, since one of them runs at a time.
+    """
+
+    def __init__(self, function: Callable[[Batch], None], device: torch.device) -> None:
+        self._function, self._device = function, device
+        self._seen: Counter[object] = Counter()
+        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Batch]] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._most = _MOST_GRAPHS
+
+    def __call__(self, batch: Batch) -> None:
+        """Apply the function to a batch in page-locked RAM."""
+        # attention has more programs for sentences that are longer than a tile
+        key = batch.layout, -(-batch.source.longest // TILE), -(-batch.target.longest // TILE)
+        self._seen[key] += 1
+        if key not in self._graphs and self._seen[key] > 1 and len(self._graphs) < self._most:
+            self._record(key, batch)
+        if key not in self._graphs:
+            self._function(batch)
+            return
+        graph, static = self._graphs[key]
+        static.buffer.copy_(batch.buffer, non_blocking=True)
+        graph.replay()
+
+    def _record(self, key: object, batch: Batch) -> None:
+        static, graph = batch.to(self._device), torch.cuda.CUDAGraph()
+        try:
+            # other threads pin batches meanwhile
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                self._function(static)
+        except RuntimeError as error:
+            if not is_oom(error):
+                raise
+            self._most = 0  # the other layouts stay as they are
+            return
+        self._graphs[key] = graph, static
+
+
+def _product_in_fp32(left: Tensor, right: Tensor) -> Tensor:
+    """Return a matrix product with its sums in fp32."""
+    if left.dtype == torch.float32:
+        return left @ right
+    product: Tensor = torch.mm(left, right, out_dtype=torch.float32)
+    return product
+
+
+def _multiple(rows: int, step: int) -> int:
+    return -(-rows // step) * step
