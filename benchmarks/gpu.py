@@ -1,13 +1,17 @@
-"""Check and measure nmt on one GPU, in at most ten minutes.
+"""Check and measure nmt on one GPU, in as many minutes as it is given.
 
-    python benchmarks/gpu.py [--device cuda] [--shape base] [--tokens 25000] [--tiny]
+    python benchmarks/gpu.py [--minutes 10] [--only NAME]... [--device cuda] [--tiny]
 
-Correctness: the losses, gradient norms and translations of five model variants, in fp32 and bf16, against those of the
-CPU; a resumed training against an uninterrupted one; the error for a batch that does not fit into memory.
-Speed: milliseconds of an update and of the host's part in it, kernels an update, calls that wait for the device, target
-tokens per second, the share of the measured and of the nominal rate of bf16 matrix products (model FLOP utilization,
-without attention scores), and tokens per second of greedy and beam search. The sentences are random numbers, with
-lengths spread around 25 tokens.
+In this order, as long as the time suffices:
+
+parity         losses, gradient norms and translations of model variants, in fp32 and bf16, against those of the CPU
+resuming       a resumed training against an uninterrupted one
+out_of_memory  the error for a batch that does not fit into memory
+updates        milliseconds of an update and of the host's part in it, kernels an update, calls that wait for the GPU,
+               target tokens a second, and the share of the measured and of the nominal rate of bf16 matrix products
+               (model FLOP utilization, without attention scores); sentences are random numbers
+searches       tokens a second of greedy and beam search
+training       recipes/tatoeba-en-it.yaml to its end: target tokens a second, minutes and test BLEU
 
 Prints a table and one JSON line. The exit code is 1 if a check fails. `--device cpu --tiny` takes seconds: it tests
 this script, not a GPU.
@@ -16,49 +20,53 @@ this script, not a GPU.
 import argparse
 import contextlib
 import json
+import os
 import re
 import statistics
 import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from nmt.batching.batch import Batch, Group
+from nmt.batching.batch import Batch, Sizes, assemble
 from nmt.commands.train import train
 from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, RuntimeSettings, TrainSettings, load_recipe
 from nmt.decoding.engine import TorchEngine, search
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
+from nmt.kernels import kernels_for
 from nmt.model.checkpoint import read_tensors
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.device import choose_device
-from nmt.text.tokenizer import BOS, EOS
+from nmt.text.prepared import Sentences
 from nmt.training.cost import matrix_rate, operations
 from nmt.training.update import Update, Updater
 
-SHAPES = {
-    "tiny": {"dim": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2},
-    "base": {"dim": 512, "feed_forward": 2048, "heads": 8},
-    "big": {"dim": 1024, "feed_forward": 4096, "heads": 16},
-}
+TINY = {"dim": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+BASE = {"dim": 512, "feed_forward": 2048, "heads": 8}
+BIG = {"dim": 1024, "feed_forward": 4096, "heads": 16}
 VARIANTS: list[dict[str, object]] = [
     {},
     {"norm": "post", "tied_embeddings": "none"},
     {"positions": "relative"},
     {"positions": "rotary", "activation": "swiglu"},
+    {"activation": "gelu", "heads": 2},
 ]
 LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 3e-2}
 """Relative difference of losses and gradient norms after three updates: rounding, amplified by Adam."""
 NOMINAL_TERAFLOPS = {"B200": 2250, "H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121}
 """Dense bf16 products by NVIDIA's data sheets, by a part of the name of the device; the longer parts come first."""
-MEAN_LENGTH = 25
-DEMO = Path(__file__).parents[1] / "data" / "demo" / "train.tsv"
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "data" / "demo" / "train.tsv"
+TATOEBA = ROOT / "recipes" / "tatoeba-en-it.yaml"
 
 
 @dataclass(frozen=True)
@@ -66,12 +74,17 @@ class Setup:
     """What is measured, and on what."""
 
     device: torch.device
-    shape: dict[str, int]
-    tokens: int
-    vocabulary: int
-    updates: int
-    decode_tokens: tuple[int, ...]
-    sentences: int
+    name: str = "tiny"
+    model: dict[str, object] | None = None
+    tokens: int = 600
+    vocabulary: int = 120
+    mean_length: int = 9
+    updates: int = 4
+
+    @property
+    def shape(self) -> dict[str, object]:
+        """The settings of the model."""
+        return self.model or dict(TINY)
 
 
 @dataclass(frozen=True)
@@ -83,26 +96,48 @@ class Row:
     passed: bool | None = None
 
 
+def trainings(setup: Setup) -> list[Setup]:
+    """Return what updates are measured of: the shapes of the literature, and that of a recipe."""
+    if setup.device.type == "cpu":
+        return [setup]
+    as_recipe = {**BASE, "positions": "rotary", "dropout": 0.2}
+    return [
+        replace(setup, name="base", model=dict(BASE), tokens=25_000, vocabulary=32_000, mean_length=25, updates=60),
+        replace(setup, name="tatoeba-en-it.yaml", model=as_recipe, tokens=8_192, vocabulary=8_000, updates=160),
+        replace(setup, name="base, short", model=dict(BASE), tokens=25_000, vocabulary=8_000, updates=60),
+        replace(setup, name="big", model=dict(BIG), tokens=25_000, vocabulary=32_000, mean_length=25, updates=40),
+    ]
+
+
 def main() -> int:
     """Run all checks and measurements; return the exit code."""
+    sections = {
+        "parity": (parity, 60),
+        "resuming": (resuming, 45),
+        "out_of_memory": (out_of_memory, 30),
+        "updates": (updates, 90),
+        "searches": (searches, 60),
+        "training": (training, 240),
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=15, help="begin nothing that would take longer")
+    parser.add_argument("--only", action="append", choices=list(sections), help="this part, and others named so")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--shape", default="base", choices=SHAPES)
-    parser.add_argument("--tokens", type=int, default=25_000, help="target tokens of a batch")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to test this script")
     chosen = parser.parse_args()
     device = choose_device(RuntimeSettings.model_validate({"device": chosen.device}))
-    if chosen.tiny:
-        setup = Setup(device, SHAPES["tiny"], 600, 120, 4, (2_048,), 20)
-    else:
-        setup = Setup(device, SHAPES[chosen.shape], chosen.tokens, 32_000, 40, (8_192, 32_768, 131_072), 2_048)
-    rows: list[Row] = []
-    for measure in (machine, parity, resuming, out_of_memory, training_speed, decoding_speed):
+    setup, rows, begin = Setup(device), list[Row](), time.perf_counter()
+    for name, (measure, seconds) in {"machine": (machine, 0), **sections}.items():
+        if name != "machine" and chosen.only and name not in chosen.only:
+            continue
         started = time.perf_counter()
+        if not chosen.tiny and started - begin + seconds > 60 * chosen.minutes:
+            print(f"  {name}: not measured, it takes about {seconds} s", file=sys.stderr, flush=True)
+            continue
         for row in measure(setup):
             rows.append(row)
-            print(f"{row.name:<58} {row.value!s:<28} {verdict(row)}", flush=True)
-        print(f"  {measure.__name__}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+            print(f"{row.name:<66} {row.value!s:<28} {verdict(row)}", flush=True)
+        print(f"  {name}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     print(json.dumps({row.name: row.value for row in rows}))
     return int(any(row.passed is False for row in rows))
 
@@ -112,24 +147,23 @@ def verdict(row: Row) -> str:
     return "" if row.passed is None else "ok" if row.passed else "FAILED"
 
 
-def machine(setup: Setup) -> list[Row]:
+def machine(setup: Setup) -> Iterator[Row]:
     """Return the versions and the rate of bf16 matrix products."""
     name = torch.cuda.get_device_name(setup.device) if setup.device.type == "cuda" else "CPU"
-    return [
-        Row("machine", f"{name}, torch {torch.__version__}, CUDA {torch.version.cuda}"),
-        Row("bf16 matrix products, TFLOP/s", round(product_rate(setup) / 1e12, 1)),
-    ]
+    yield Row("machine", f"{name}, torch {torch.__version__}, CUDA {torch.version.cuda}")
+    yield Row("bf16 matrix products, TFLOP/s", round(product_rate(setup.device) / 1e12, 1))
+    if setup.device.type == "cuda":
+        yield Row("kernels", kernels_for(setup.device).problem or "Triton", kernels_for(setup.device).problem is None)
 
 
-def product_rate(setup: Setup) -> float:
+def product_rate(device: torch.device) -> float:
     """Return the operations per second of a large bf16 product."""
-    return matrix_rate(setup.device, RuntimeSettings(precision="bf16"))
+    return matrix_rate(kernels_for(device, "bf16"))
 
 
-def parity(setup: Setup) -> list[Row]:
+def parity(setup: Setup) -> Iterator[Row]:
     """Compare three updates and the translations of each variant with those of the CPU in fp32."""
-    small = Setup(torch.device("cpu"), SHAPES["tiny"], 600, 120, 3, (), 0)
-    rows = []
+    small = Setup(torch.device("cpu"), updates=3)
     for changes in VARIANTS:
         label = ", ".join(map(str, changes.values())) or "default"
         for precision, limit in LARGEST_DIFFERENCE.items():
@@ -137,43 +171,43 @@ def parity(setup: Setup) -> list[Row]:
             runtime = RuntimeSettings.model_validate({"precision": precision})
             there = updater(replace(small, device=setup.device), runtime, dropout=0.0, **changes)
             difference = 0.0
-            for step, batch in enumerate(random_batches(small), start=1):
-                ours, theirs = (one.update([batch], step, batch.target_tokens).results() for one in (there, here))
+            batches = zip(random_batches(small, there.kernels.sizes), random_batches(small), strict=True)
+            for step, pair in enumerate(batches, start=1):
+                theirs, ours = (
+                    each.update([pinned(each, batch)], step, batch.target_tokens).results()
+                    for each, batch in zip((there, here), pair, strict=True)
+                )
                 difference = max(difference, *(abs(a / b - 1) for a, b in zip(ours, theirs, strict=True)))
-            rows.append(Row(f"parity {label}, {precision}: difference", f"{difference:.1e}", difference < limit))
+            yield Row(f"parity {label}, {precision}: difference", f"{difference:.1e}", difference < limit)
             if precision == "fp32":
                 there.model.load_state_dict(here.model.state_dict())
                 same = same_translations(there.model, here.model, random_batches(small)[0])
-                rows.append(Row(f"parity {label}: same translations", f"{same:.0%}", same >= 0.95))
-    return rows
+                yield Row(f"parity {label}: same translations", f"{same:.0%}", same >= 0.95)
 
 
 def same_translations(ours: Transformer, theirs: Transformer, batch: Batch) -> float:
     """Return the share of equal translations by two models, greedy and with a beam of 4; near ties may differ."""
     outputs = []
-    for model in (ours.eval(), theirs.eval()):
-        group = batch.to(model.device).groups[0]
-        hypotheses = [
-            best[0].tokens
-            for beam in (1, 4)
-            for best in search(model, group.source, group.source_mask, search_options(beam))
-        ]
-        outputs.append(hypotheses)
+    source, mask = batch.source.grid(batch.source.ids), batch.source.mask()
+    for model in (ours.for_inference(kernels_for(ours.device)), theirs.for_inference(kernels_for(theirs.device))):
+        outputs.append(
+            [best[0].tokens for beam in (1, 4) for best in search(model, source, mask, search_options(beam))]
+        )
     return statistics.mean(a == b for a, b in zip(*outputs, strict=True))
 
 
 def write_training(setup: Setup, folder: str) -> tuple[Path, int]:
     """Write a recipe that trains on the demonstration pairs; return its path and half the number of its steps."""
-    lines, half = (300, 4) if setup.tokens < 1000 else (5_000, 30)
+    lines, half = (300, 4) if setup.device.type == "cpu" else (5_000, 30)
     text = DEMO.read_text(encoding="utf-8").split("\n")[:lines]
     Path(folder, "train.tsv").write_text("".join(line + "\n" for line in text), encoding="utf-8")
     content = {
         "languages": {"source": "en", "target": "it"},
         "data": {"train": [{"file": "train.tsv"}]},
         "tokenizer": {"vocab_size": 400},
-        "model": SHAPES["tiny"],
+        "model": TINY,
         "train": {"batch_tokens": 1024, "schedule": {"name": "constant", "rate": 1e-3}, "stop": {"steps": 2 * half}},
-        "runtime": {"device": setup.device.type, "deterministic": True},
+        "runtime": {"device": setup.device.type},
         "prepared": "prepared",
         "run": "whole",
     }
@@ -182,22 +216,23 @@ def write_training(setup: Setup, folder: str) -> tuple[Path, int]:
     return recipe, half
 
 
-def resuming(setup: Setup) -> list[Row]:
-    """Compare a training that is stopped and resumed with one that is not, with `runtime.deterministic`."""
+def resuming(setup: Setup) -> Iterator[Row]:
+    """Compare a training that is stopped and resumed with one that is not."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where training links the latest run
         recipe, half = write_training(setup, folder)
         for overrides in ([], ["run=parts", f"train.stop.steps={half}"], ["run=parts"]):
             train(load_recipe(recipe, overrides), Console(quiet=True))
         whole, parts = (read_tensors(Path(run, "last", "model.safetensors")) for run in ("whole", "parts"))
     difference = max(float((whole[name] - parts[name]).abs().max()) for name in whole)
-    return [Row("resumed training: largest difference of a weight", difference, difference == 0)]
+    yield Row("resumed training: largest difference of a weight", difference, difference == 0)
 
 
-def out_of_memory(setup: Setup) -> list[Row]:
+def out_of_memory(setup: Setup) -> Iterator[Row]:
     """Give a training too little memory: the error must name a size of batch that fits."""
     row = "batch that does not fit: the error names"
     if setup.device.type != "cuda":
-        return [Row(row, "measured on CUDA only")]
+        yield Row(row, "measured on CUDA only")
+        return
     large = ["train.batch_tokens=100000", "train.stop.steps=1"]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         recipe, _ = write_training(setup, folder)
@@ -216,29 +251,38 @@ def out_of_memory(setup: Setup) -> list[Row]:
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0, setup.device)
     found = re.search(r"but ([\d,]+) fit", message)
-    return [Row(row, found[1] if found else message, found is not None)]
+    yield Row(row, found[1] if found else message, found is not None)
 
 
-def training_speed(setup: Setup) -> list[Row]:
-    """Measure updates of batches whose shapes were seen before, as in every epoch after the first."""
-    trained = updater(setup, RuntimeSettings())
-    batches = [batch.pinned() if setup.device.type == "cuda" else batch for batch in random_batches(setup)]
-    run_updates(trained, batches)
-    seconds, host = run_updates(trained, batches)
-    source, target = (sum(getattr(batch, f"{side}_tokens") for batch in batches) for side in ("source", "target"))
-    waiting = waits(trained, batches[:2])
-    rate, nominal = product_rate(setup), nominal_rate(setup.device)
-    vocabulary = trained.model.output.weight.size(0)
-    share = operations(trained.model.settings, vocabulary, source, target) / seconds / rate
-    return [
-        Row("update, ms", round(seconds / len(batches) * 1e3, 1)),
-        Row("of it the host's part, ms", round(host * 1e3, 1)),
-        Row("kernels an update", kernels_an_update(trained, batches[-3:])),
-        Row("calls in an update that wait for the device", ", ".join(waiting) or "none", not waiting),
-        Row("target tokens/s", round(target / seconds)),
-        Row("share of the measured rate of bf16 matrix products", f"{share:.1%}"),
-        Row("share of the nominal rate of this GPU", None if nominal is None else f"{share * rate / nominal:.1%}"),
-    ]
+def updates(setup: Setup) -> Iterator[Row]:
+    """Measure updates of batches whose layouts were seen before, as in every epoch after the first."""
+    rate, nominal = product_rate(setup.device), nominal_rate(setup.device)
+    for measured in trainings(setup):
+        started = time.perf_counter()
+        trained = updater(measured, RuntimeSettings())
+        batches = [pinned(trained, batch) for batch in random_batches(measured, trained.kernels.sizes)]
+        created = time.perf_counter()
+        trained.update(batches[:1], 1, batches[0].target_tokens).results()
+        first = time.perf_counter() - created
+        for _ in range(2):  # layouts are recorded when they come for the second time
+            run_updates(trained, batches)
+        seconds, host = min(run_updates(trained, batches) for _ in range(2))
+        source, target = (sum(getattr(batch, f"{side}_tokens") for batch in batches) for side in ("source", "target"))
+        waiting = waits(trained, batches[:2])
+        share = operations(trained.model.settings, trained.model.output.weight.size(0), source, target) / seconds / rate
+        name = f"{measured.name}, {measured.tokens:,} tokens"
+        yield Row(f"{name}: update, ms", round(seconds / len(batches) * 1e3, 2))
+        yield Row(f"{name}: of it the host's part, ms", round(host * 1e3, 2))
+        yield Row(f"{name}: kernels an update", kernels_an_update(trained, batches[-3:], name))
+        yield Row(f"{name}: calls in an update that wait for the device", ", ".join(waiting) or "none", not waiting)
+        yield Row(f"{name}: target tokens/s", round(target / seconds))
+        yield Row(f"{name}: share of the measured rate of products", f"{share:.1%}")
+        yield Row(f"{name}: share of the nominal rate", None if nominal is None else f"{share * rate / nominal:.1%}")
+        yield Row(f"{name}: first update, s", round(first, 1))
+        print(f"  {name}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+        del trained, batches
+        if setup.device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def nominal_rate(device: torch.device) -> float | None:
@@ -263,12 +307,15 @@ def run_updates(trained: Updater, batches: list[Batch]) -> tuple[float, float]:
     return time.perf_counter() - started, statistics.median(host)
 
 
-def kernels_an_update(trained: Updater, batches: list[Batch]) -> int | None:
+def kernels_an_update(trained: Updater, batches: list[Batch], name: str) -> int | None:
     """Return the number of kernels that an update launches on a GPU."""
     if trained.device.type != "cuda":
         return None
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         run_updates(trained, batches)
+    if folder := os.environ.get("OUT"):
+        table = recorded.key_averages().table(sort_by="self_cuda_time_total", row_limit=45, max_name_column_width=90)
+        Path(folder, f"profile-{name.split(',')[0]}-{trained.recipe.train.budget}.txt").write_text(table)
     events = recorded.events() or []
     return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in events) // len(batches)
 
@@ -288,16 +335,16 @@ def waits(trained: Updater, batches: list[Batch]) -> list[str]:
     return sorted({f"{Path(one.filename).name}:{one.lineno}" for one in caught if "synchron" in str(one.message)})
 
 
-def decoding_speed(setup: Setup) -> list[Row]:
-    """Measure the search."""
-    model = updater(setup, RuntimeSettings()).model
-    engine = TorchEngine([model], RuntimeSettings.model_validate({"device": setup.device.type}))
-    generator = torch.Generator().manual_seed(0)
-    sentences = [torch.randint(5, setup.vocabulary, (length,), generator=generator).tolist()
-                 for length in random_lengths(setup.sentences, generator)]  # fmt: skip
-    rows = []
+def searches(setup: Setup) -> Iterator[Row]:
+    """Measure the search with random weights, which rarely end a sentence: outputs are as long as their source."""
+    on_gpu = setup.device.type == "cuda"
+    measured = replace(setup, model=dict(BASE), vocabulary=32_000, mean_length=25) if on_gpu else setup
+    engine = TorchEngine([updater(measured, RuntimeSettings()).model], RuntimeSettings())
+    random = np.random.default_rng(0)
+    lengths = random_lengths(2_048 if on_gpu else 20, measured.mean_length, random)
+    sentences = [random.integers(5, measured.vocabulary, length).tolist() for length in lengths]
     for beam in (1, 5):
-        for budget in setup.decode_tokens:
+        for budget in (8_192, 131_072) if on_gpu else (2_048,):
             options = search_options(beam, batch_tokens=budget)
             engine.search(sentences[:64], options)
             synchronize(setup.device)
@@ -305,8 +352,36 @@ def decoding_speed(setup: Setup) -> list[Row]:
             found = engine.search(sentences, options)
             seconds = time.perf_counter() - started
             tokens = sum(len(best[0].tokens) + 1 for best in found)
-            rows.append(Row(f"beam {beam}, batches of {budget:,} tokens: target tokens/s", round(tokens / seconds)))
-    return rows
+            yield Row(f"beam {beam}, batches of {budget:,} tokens: target tokens/s", round(tokens / seconds))
+
+
+def training(setup: Setup) -> Iterator[Row]:
+    """Train a recipe to its end, if its text is there, or on a CPU a tiny one."""
+    text = ROOT / "data" / "tatoeba-en-it" / "train.tsv.gz"
+    on_gpu = setup.device.type == "cuda"
+    if on_gpu and not text.exists():
+        yield Row("tatoeba-en-it.yaml: training", f"not measured: {text} is not there; run make data")
+        return
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        recipe = TATOEBA if on_gpu else write_training(setup, folder)[0]
+        log_every = 100 if on_gpu else 1
+        places = [f"prepared={folder}/prepared", f"run={folder}/run"]
+        loaded = load_recipe(recipe, [*places, f"train.log_every={log_every}"])
+        started = time.perf_counter()
+        train(loaded, Console(quiet=True))
+        minutes = (time.perf_counter() - started) / 60
+        lines = Path(folder, "run", "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        records = [record for record in map(json.loads, lines) if record["type"] == "train"]
+        speeds = [record["target_tokens_per_second"] for record in records]
+        yield Row("tatoeba-en-it.yaml: target tokens/s, median", round(statistics.median(speeds)))
+        yield Row("tatoeba-en-it.yaml: target tokens/s, whole training", round(
+            records[-1]["target_tokens"] / records[-1]["seconds"]))  # fmt: skip
+        yield Row("tatoeba-en-it.yaml: share of the time without a batch", statistics.mean(
+            record["loader_wait"] for record in records))  # fmt: skip
+        yield Row("tatoeba-en-it.yaml: minutes with preparation and test", round(minutes, 2))
+        if (scores := Path(folder, "run", "test.json")).exists():
+            for score in json.loads(scores.read_bytes()):
+                yield Row(f"tatoeba-en-it.yaml: test {score['name']}", round(score["value"], 2))
 
 
 def search_options(beam: int, **values: int) -> SearchOptions:
@@ -319,7 +394,7 @@ def updater(setup: Setup, runtime: RuntimeSettings, dropout: float = 0.1, **chan
     recipe = Recipe(
         languages=Languages(source="en", target="it"),
         data=Data(train=(CorpusFile(file=DEMO),)),
-        model=ModelSettings.model_validate({**setup.shape, "dropout": dropout, **changes}),
+        model=ModelSettings.model_validate({"dropout": dropout, **setup.shape, **changes}),
         train=TrainSettings.model_validate(
             {"schedule": {"name": "constant", "rate": 1e-4}, "batch_tokens": setup.tokens}
         ),
@@ -330,31 +405,35 @@ def updater(setup: Setup, runtime: RuntimeSettings, dropout: float = 0.1, **chan
     return Updater(Transformer(recipe.model, setup.vocabulary, setup.vocabulary), recipe, setup.device)
 
 
-def random_batches(setup: Setup) -> list[Batch]:
-    """Return a batch for each update: four length groups each, whose targets have one length and sources several."""
-    generator = torch.Generator().manual_seed(0)
+def random_batches(setup: Setup, sizes: Sizes | None = None) -> list[Batch]:
+    """Return a batch for each update: four length groups, as in training, of targets of one length each.
+
+    Lengths are 0.4 to 1.6 times the mean, those of sources 0.8 to 1.2 times those of their targets.
+    """
+    random = np.random.default_rng(0)
     batches = []
     for _ in range(setup.updates):
-        groups, source_tokens, target_tokens = [], 0, 0
-        for length in random_lengths(4, generator):
+        groups = []
+        for length in random_lengths(4, setup.mean_length, random):
             count = max(2, setup.tokens // 4 // length)
-            lengths = (length * (0.8 + 0.4 * torch.rand(count, generator=generator))).long().clamp(2)
-            mask = torch.arange(int(lengths.max())) < lengths[:, None]
-            source = torch.randint(5, setup.vocabulary, mask.shape, generator=generator) * mask
-            target = torch.randint(5, setup.vocabulary, (count, length), generator=generator)
-            target[:, -1] = EOS
-            entered = torch.cat([torch.full((count, 1), BOS), target[:, :-1]], dim=1)
-            groups.append(Group(source, entered, target, None if mask.all() else mask))
-            source_tokens += int(lengths.sum())
-            target_tokens += target.numel()
-        batches.append(Batch(tuple(groups), source_tokens, target_tokens))
+            lengths = np.sort((length * random.uniform(0.8, 1.2, count)).astype(np.int64).clip(2)) - 1
+            source, target = (
+                Sentences(random.integers(5, setup.vocabulary, each.sum()), each)
+                for each in (lengths, np.full(count, length - 1))
+            )
+            groups.append((source, target))
+        batches.append(assemble(groups, sizes))
     return batches
 
 
-def random_lengths(count: int, generator: torch.Generator) -> list[int]:
+def random_lengths(count: int, mean: int, random: np.random.Generator) -> list[int]:
     """Return sentence lengths between 0.4 and 1.6 times the mean."""
-    shares = 0.4 + 1.2 * torch.rand(count, generator=generator)
-    return [max(3, int(MEAN_LENGTH * share)) for share in shares.tolist()]
+    return [max(3, int(mean * share)) for share in random.uniform(0.4, 1.6, count)]
+
+
+def pinned(trained: Updater, batch: Batch) -> Batch:
+    """Return a batch as the reader of a training has it."""
+    return batch.pinned() if trained.kernels.pins_batches else batch
 
 
 def synchronize(device: torch.device) -> None:
