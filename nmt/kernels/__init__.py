@@ -1,0 +1,1 @@
+"""The operations of a model on rows of tokens."""
