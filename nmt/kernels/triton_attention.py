@@ -1,9 +1,9 @@
 """Attention of packed rows on a GPU: forward and backward passes in Triton, without atomic sums, so deterministic.
 
 N query rows, M key rows, D width, H heads, d = D/H, P tiles. A row attends to the rows of its own sentence, which are
-all in one tile (see `nmt.batching.batch`). A program computes up to `TILE` rows of one tile and one head: it owns rows
-of one side, and reads the rows of the other side in blocks of `TILE`. Only a sentence longer than `TILE` needs more
-than one program or more than one block.
+all in one tile (see `nmt.batching.batch`). A program computes a block of rows of one tile and one head: it owns the
+rows of one side, and reads the rows of the other side block by block. Only a tile of one sentence longer than `TILE`
+has more than one block, if the heads are not very wide.
 
 Scores, their exponentials and all sums are fp32; the operands of the products have the type of the inputs. Exponentials
 are powers of two, with the factor log2(e) in the scale of the scores.
@@ -17,9 +17,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 64  # rows of a block, a power of two ≥ 16; tiles of short sentences have at most as many rows
+TILE = 64  # the rows that a tile of short sentences has at most, and the rows of a block; a power of two ≥ 16
 FUSED = True  # whether one kernel computes all gradients where no sentence is longer than TILE
-WARPS = {"forward": 4, "backward": 4}  # of one program
+WARPS = {"forward": 4, "backward": 4}  # of one program; twice as many for fp32
+WIDEST = 512  # bytes of a row of a head in blocks of TILE rows; wider heads get smaller blocks, which fit in the memory
 STAGES = 1  # of the pipelined loop over blocks, which rarely has a second iteration
 
 
@@ -74,12 +75,13 @@ class _Attention(torch.autograd.Function):
         keys_values = None if keys_values is None else _with_adjacent_columns(keys_values)
         q, k, v = _parts(queries, keys_values)
         output = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        constants = _constants(q, heads, causal, "forward")
         normalizers = torch.empty(heads, q.size(0), dtype=torch.float32, device=q.device)
-        _forward_kernel[_grid(query_rows, heads)](
+        _forward_kernel[_grid(query_rows, heads, constants["BLOCK"])](
             q, k, v, output, normalizers,
             query_rows.sentences, key_rows.sentences, query_rows.tiles, key_rows.tiles,
             q.stride(0), k.stride(0), output.stride(0), q.size(0),
-            **_constants(q, heads, causal, "forward"),
+            **constants,
         )  # fmt: skip
         ctx.save_for_backward(queries, keys_values, output, normalizers)
         ctx.rows = query_rows, key_rows
@@ -112,16 +114,17 @@ def _differentiate(
     rows = query_rows.sentences, key_rows.sentences, query_rows.tiles, key_rows.tiles
     strides = q.stride(0), k.stride(0), output.stride(0), gradient.stride(0), *(g.stride(0) for g in gradients[:2])
     constants = _constants(q, ctx.heads, ctx.causal, "backward")
-    if FUSED and max(query_rows.longest, key_rows.longest) <= TILE:
-        _gradients_kernel[_grid(query_rows, ctx.heads)](
+    block = constants["BLOCK"]
+    if FUSED and max(query_rows.longest, key_rows.longest) <= TILE == block:
+        _gradients_kernel[_grid(query_rows, ctx.heads, block)](
             q, k, v, output, gradient, normalizers, *gradients, *rows, *strides, q.size(0), **constants
         )
         return
     deltas = torch.empty_like(normalizers)
-    _query_gradients_kernel[_grid(query_rows, ctx.heads)](
+    _query_gradients_kernel[_grid(query_rows, ctx.heads, block)](
         q, k, v, output, gradient, normalizers, deltas, gradients[0], *rows, *strides, q.size(0), **constants
     )
-    _key_gradients_kernel[_grid(key_rows, ctx.heads)](
+    _key_gradients_kernel[_grid(key_rows, ctx.heads, block)](
         q, k, v, gradient, normalizers, deltas, *gradients[1:], *rows, *strides, q.size(0), **constants
     )
 
@@ -138,22 +141,25 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> tuple[Tensor, ...]:
     return queries, *keys_values.chunk(2, 1)
 
 
-def _grid(rows: AttentionRows, heads: int) -> tuple[int, int, int]:
-    return rows.tiles.size(0) - 1, heads, max(1, triton.cdiv(rows.longest, TILE))
+def _grid(rows: AttentionRows, heads: int, block: int) -> tuple[int, int, int]:
+    """Return the numbers of tiles, of heads, and of blocks of the largest tile."""
+    return rows.tiles.size(0) - 1, heads, triton.cdiv(max(rows.longest, TILE), block)
 
 
 def _constants(queries: Tensor, heads: int, causal: bool, direction: str) -> dict[str, Any]:
     """Return the parameters on which the code of the kernels depends."""
     head_width = queries.size(1) // heads
+    width = max(16, triton.next_power_of_2(head_width))  # the smallest size of a product is 16
+    row_bytes = width * queries.element_size()
     return {
         "SCALE": head_width**-0.5,
         "SCALE_2": head_width**-0.5 * math.log2(math.e),
         "CAUSAL": causal,
         "HEAD_WIDTH": head_width,
-        "WIDTH": max(16, triton.next_power_of_2(head_width)),  # the smallest size of a product is 16
-        "BLOCK": TILE,
+        "WIDTH": width,
+        "BLOCK": TILE if row_bytes <= WIDEST else max(16, TILE * WIDEST // row_bytes),
         "STAGES": STAGES,
-        "num_warps": WARPS[direction],
+        "num_warps": WARPS[direction] * (2 if queries.dtype == torch.float32 else 1),
     }
 
 
@@ -164,7 +170,7 @@ def _constants(queries: Tensor, heads: int, causal: bool, direction: str) -> dic
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _owned(tiles: Any, BLOCK: tl.constexpr) -> Any:
+def _owned(tiles: tl.tensor, BLOCK: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     """Return the first row that this program owns, and the end of its tile or block."""
     tile = tl.program_id(0)
     first = tl.load(tiles + tile) + tl.program_id(2) * BLOCK
@@ -172,7 +178,15 @@ def _owned(tiles: Any, BLOCK: tl.constexpr) -> Any:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _load(matrix: Any, first: Any, end: Any, stride: Any, H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr) -> Any:
+def _load(
+    matrix: tl.tensor,
+    first: tl.tensor,
+    end: tl.tensor,
+    stride: tl.tensor,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> tl.tensor:
     """Load the H columns of this program's head, (BLOCK, W), with 0 in columns from H and rows from `end` on."""
     row = tl.arange(0, BLOCK)[:, None]
     column = tl.arange(0, W)[None, :]
@@ -185,7 +199,14 @@ def _load(matrix: Any, first: Any, end: Any, stride: Any, H: tl.constexpr, W: tl
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _store(
-    matrix: Any, x: Any, first: Any, end: Any, stride: Any, H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr
+    matrix: tl.tensor,
+    x: tl.tensor,
+    first: tl.tensor,
+    end: tl.tensor,
+    stride: tl.tensor,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
     """Write the H columns of this program's head, from x (BLOCK, W)."""
     row = tl.arange(0, BLOCK)[:, None]
@@ -198,24 +219,28 @@ def _store(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _load_statistic(statistic: Any, first: Any, end: Any, rows: Any, other: Any, BLOCK: tl.constexpr) -> Any:
+def _load_statistic(
+    statistic: tl.tensor, first: tl.tensor, end: tl.tensor, rows: tl.tensor, other: tl.tensor, BLOCK: tl.constexpr
+) -> tl.tensor:
     """Load one number a row, (BLOCK), of a matrix (H, N) fp32."""
     row = first + tl.arange(0, BLOCK)
     return tl.load(statistic + tl.program_id(1) * tl.cast(rows, tl.int64) + row, mask=row < end, other=other)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _store_statistic(statistic: Any, x: Any, first: Any, end: Any, rows: Any, BLOCK: tl.constexpr) -> None:
+def _store_statistic(
+    statistic: tl.tensor, x: tl.tensor, first: tl.tensor, end: tl.tensor, rows: tl.tensor, BLOCK: tl.constexpr
+) -> None:
     row = first + tl.arange(0, BLOCK)
     tl.store(statistic + tl.program_id(1) * tl.cast(rows, tl.int64) + row, x, mask=row < end)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _scores(
-    q: Any, k: Any, query_sentences: Any, key_sentences: Any,
-    first_query: Any, query_end: Any, first_key: Any, key_end: Any,
+    q: tl.tensor, k: tl.tensor, query_sentences: tl.tensor, key_sentences: tl.tensor,
+    first_query: tl.tensor, query_end: tl.tensor, first_key: tl.tensor, key_end: tl.tensor,
     SCALE_2: tl.constexpr, CAUSAL: tl.constexpr, BLOCK: tl.constexpr,
-) -> Any:  # fmt: skip
+) -> tl.tensor:  # fmt: skip
     """Return the scores (BLOCK queries, BLOCK keys) times log2(e), -inf where a row may not attend.
 
     Rows from the ends on belong to no sentence.
@@ -240,9 +265,9 @@ _compiled: Any = triton.jit(
 
 @_compiled  # type: ignore[untyped-decorator]
 def _forward_kernel(
-    queries: Any, keys: Any, values: Any, output: Any, normalizers: Any,
-    query_sentences: Any, key_sentences: Any, query_tiles: Any, key_tiles: Any,
-    query_stride: Any, key_stride: Any, output_stride: Any, rows: Any,
+    queries: tl.tensor, keys: tl.tensor, values: tl.tensor, output: tl.tensor, normalizers: tl.tensor,
+    query_sentences: tl.tensor, key_sentences: tl.tensor, query_tiles: tl.tensor, key_tiles: tl.tensor,
+    query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
     HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -287,11 +312,12 @@ def _forward_kernel(
 
 @_compiled  # type: ignore[untyped-decorator]
 def _gradients_kernel(
-    queries: Any, keys: Any, values: Any, output: Any, output_gradient: Any, normalizers: Any,
-    queries_gradient: Any, keys_gradient: Any, values_gradient: Any,
-    query_sentences: Any, key_sentences: Any, query_tiles: Any, key_tiles: Any,
-    query_stride: Any, key_stride: Any, output_stride: Any, output_gradient_stride: Any,
-    query_gradient_stride: Any, key_gradient_stride: Any, rows: Any,
+    queries: tl.tensor, keys: tl.tensor, values: tl.tensor, output: tl.tensor, output_gradient: tl.tensor,
+    normalizers: tl.tensor,
+    queries_gradient: tl.tensor, keys_gradient: tl.tensor, values_gradient: tl.tensor,
+    query_sentences: tl.tensor, key_sentences: tl.tensor, query_tiles: tl.tensor, key_tiles: tl.tensor,
+    query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, output_gradient_stride: tl.tensor,
+    query_gradient_stride: tl.tensor, key_gradient_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
     HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -324,11 +350,12 @@ def _gradients_kernel(
 
 @_compiled  # type: ignore[untyped-decorator]
 def _query_gradients_kernel(
-    queries: Any, keys: Any, values: Any, output: Any, output_gradient: Any, normalizers: Any, deltas: Any,
-    queries_gradient: Any,
-    query_sentences: Any, key_sentences: Any, query_tiles: Any, key_tiles: Any,
-    query_stride: Any, key_stride: Any, output_stride: Any, output_gradient_stride: Any,
-    query_gradient_stride: Any, key_gradient_stride: Any, rows: Any,
+    queries: tl.tensor, keys: tl.tensor, values: tl.tensor, output: tl.tensor, output_gradient: tl.tensor,
+    normalizers: tl.tensor, deltas: tl.tensor,
+    queries_gradient: tl.tensor,
+    query_sentences: tl.tensor, key_sentences: tl.tensor, query_tiles: tl.tensor, key_tiles: tl.tensor,
+    query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, output_gradient_stride: tl.tensor,
+    query_gradient_stride: tl.tensor, key_gradient_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
     HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -359,11 +386,12 @@ def _query_gradients_kernel(
 
 @_compiled  # type: ignore[untyped-decorator]
 def _key_gradients_kernel(
-    queries: Any, keys: Any, values: Any, output_gradient: Any, normalizers: Any, deltas: Any,
-    keys_gradient: Any, values_gradient: Any,
-    query_sentences: Any, key_sentences: Any, query_tiles: Any, key_tiles: Any,
-    query_stride: Any, key_stride: Any, output_stride: Any, output_gradient_stride: Any,
-    query_gradient_stride: Any, key_gradient_stride: Any, rows: Any,
+    queries: tl.tensor, keys: tl.tensor, values: tl.tensor, output_gradient: tl.tensor, normalizers: tl.tensor,
+    deltas: tl.tensor,
+    keys_gradient: tl.tensor, values_gradient: tl.tensor,
+    query_sentences: tl.tensor, key_sentences: tl.tensor, query_tiles: tl.tensor, key_tiles: tl.tensor,
+    query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, output_gradient_stride: tl.tensor,
+    query_gradient_stride: tl.tensor, key_gradient_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
     HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ) -> None:  # fmt: skip

@@ -91,7 +91,7 @@ _compiled: Any = triton.jit(do_not_specialize=["rows", "programs", "site"])
 
 @_compiled  # type: ignore[untyped-decorator]
 def _norm_kernel(
-    x: Any, weight: Any, bias: Any, normalized: Any, statistics: Any, rows: Any,
+    x: tl.tensor, weight: tl.tensor, bias: tl.tensor, normalized: tl.tensor, statistics: tl.tensor, rows: tl.tensor,
     D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, EPSILON: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write normalized (N, D), and the means and the reciprocal standard deviations: statistics (2, N)."""
@@ -114,8 +114,9 @@ def _norm_kernel(
 
 @_compiled  # type: ignore[untyped-decorator]
 def _norm_gradient_kernel(
-    x: Any, weight: Any, statistics: Any, residual: Any, gradient: Any, x_gradient: Any, sums: Any,
-    rows: Any, programs: Any, D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    x: tl.tensor, weight: tl.tensor, statistics: tl.tensor, residual: tl.tensor, gradient: tl.tensor,
+    x_gradient: tl.tensor, sums: tl.tensor,
+    rows: tl.tensor, programs: tl.tensor, D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write the gradient of x (N, D), and sums of the gradients of weight and bias: (programs, 2, D).
 
@@ -202,7 +203,7 @@ def _dropped(x: Tensor | None, y: Tensor, p: float, source: tuple[Tensor, int], 
 
 @_compiled  # type: ignore[untyped-decorator]
 def _dropout_kernel(
-    x: Any, y: Any, output: Any, seed: Any, site: Any, count: Any,
+    x: tl.tensor, y: tl.tensor, output: tl.tensor, seed: tl.tensor, site: tl.tensor, count: tl.tensor,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, ROUNDS: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write 4 blocks of `output`, which has `count` elements.
@@ -221,7 +222,14 @@ def _dropout_kernel(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _drop(
-    x: Any, y: Any, output: Any, random: Any, at: Any, count: Any, THRESHOLD: tl.constexpr, SCALE: tl.constexpr
+    x: tl.tensor,
+    y: tl.tensor,
+    output: tl.tensor,
+    random: tl.tensor,
+    at: tl.tensor,
+    count: tl.tensor,
+    THRESHOLD: tl.constexpr,
+    SCALE: tl.constexpr,
 ) -> None:
     mask = at < count
     kept = (random >> 1).to(tl.int32) >= THRESHOLD  # 31 bits, so that the comparison has no sign to mistake
@@ -259,7 +267,7 @@ def _column_sums(gradient: Tensor, output: Tensor | None, masked: Tensor | None)
 
 @_compiled  # type: ignore[untyped-decorator]
 def _column_sums_kernel(
-    gradient: Any, output: Any, masked: Any, sums: Any, rows: Any, programs: Any,
+    gradient: tl.tensor, output: tl.tensor, masked: tl.tensor, sums: tl.tensor, rows: tl.tensor, programs: tl.tensor,
     OUTPUTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write sums (programs, O); with the output of ReLU, sum what passes it, and write that as well."""
@@ -301,7 +309,8 @@ def loss_and_gradient(logits: Tensor, labels: Tensor, smoothing: float, vocabula
 
 @_compiled  # type: ignore[untyped-decorator]
 def _loss_kernel(
-    logits: Any, labels: Any, sums: Any, rows: Any, SMOOTHING: tl.constexpr, SHARE: tl.constexpr,
+    logits: tl.tensor, labels: tl.tensor, sums: tl.tensor, rows: tl.tensor, SMOOTHING: tl.constexpr,
+    SHARE: tl.constexpr,
     PADDING: tl.constexpr, V: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
     """Turn one row of logits into its gradient; write its loss and negative log-likelihood, sums (2, N).

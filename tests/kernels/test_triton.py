@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when the kernels are defined
+    os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when it is imported
+pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
 from nmt.kernels import triton_attention, triton_rows
 from nmt.kernels.triton_attention import TILE, attend
@@ -132,9 +132,9 @@ def test_attention_is_the_formula(lengths: tuple[list[int], list[int]], dtype: t
     check_attention(lengths, 1, 16, dtype)
 
 
-@pytest.mark.parametrize(("heads", "width"), [(2, 8), (1, 24), (1, 64)])
+@pytest.mark.parametrize(("heads", "width"), [(2, 8), (1, 24), (1, 64), (1, 130)])
 def test_attention_of_heads_of_any_width(heads: int, width: int) -> None:
-    check_attention(([5, 66], [4, 1]), heads, width, torch.float32)
+    check_attention(([5, 40, 66], [4, 1, 2]), heads, width, torch.float32)
 
 
 @pytest.mark.parametrize("dtype", PRODUCT_DTYPES)
@@ -142,18 +142,18 @@ def test_attention_of_heads_of_any_width(heads: int, width: int) -> None:
 def test_gradients_of_one_kernel_are_those_of_two(
     monkeypatch: pytest.MonkeyPatch, causal: bool, dtype: torch.dtype
 ) -> None:
-    target, source = sides([9, 20, 40, 0, 64], [12, 30, 9, 3, 5], empty_tiles=1)
-    gradient = random(len(target.sentences), 32, dtype=dtype)
+    target, source = sides([9, 20, 40, 0], [12, 30, 9, 3], empty_tiles=1)
+    gradient = random(len(target.sentences), 16, dtype=dtype)
     if causal:
-        parts, rows = [random(len(target.sentences), 96, dtype=dtype)], (target, target)
+        parts, rows = [random(len(target.sentences), 48, dtype=dtype)], (target, target)
     else:
-        parts = [random(len(target.sentences), 32, dtype=dtype), random(len(source.sentences), 64, dtype=dtype)]
+        parts = [random(len(target.sentences), 16, dtype=dtype), random(len(source.sentences), 32, dtype=dtype)]
         rows = target, source
-    one = results(parts, gradient, rows, 2, causal)
-    again = results(parts, gradient, rows, 2, causal)
+    one = results(parts, gradient, rows, 1, causal)
+    again = results(parts, gradient, rows, 1, causal)
     monkeypatch.setattr(triton_attention, "FUSED", False)
-    two = results(parts, gradient, rows, 2, causal)
-    two_again = results(parts, gradient, rows, 2, causal)
+    two = results(parts, gradient, rows, 1, causal)
+    two_again = results(parts, gradient, rows, 1, causal)
     for a, b, c, d in zip(one, again, two, two_again, strict=True):
         assert torch.equal(a, b)
         assert torch.equal(c, d)
