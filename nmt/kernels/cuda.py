@@ -8,7 +8,6 @@ N rows, I inputs, O outputs, D width, V vocabulary.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -78,6 +77,10 @@ class CudaKernels(Kernels):
     def add_dropout(self, x: Tensor, y: Tensor, p: float) -> Tensor:
         """Add in the same pass."""
         return triton_rows.add_dropout(x, y, p, self._seed, self._next_site()) if p else x + y
+
+    def rotate(self, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
+        """Rotate in one pass."""
+        return triton_rows.rotate(projected, heads, positions)
 
     def attend(
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False

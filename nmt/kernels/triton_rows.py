@@ -4,6 +4,7 @@ N rows, D width, O outputs, V vocabulary. All arithmetic is fp32. Sums over rows
 own rows, and torch sums these partial sums; so the result does not depend on which program finishes first.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -30,6 +31,10 @@ SUM_PROGRAMS = 1024  # at most, together for all columns
 
 LOSS_BLOCK = 4096
 LOSS_WARPS = 8
+
+ROTATE_ROWS = 8
+ROTATE_PAIRS = 256
+LOG_BASE = tl.constexpr(math.log(10000.0))  # the wavelengths of rotary positions grow up to 2π · 10000
 
 
 # layer norm
@@ -343,3 +348,57 @@ def _loss_kernel(
         q = tl.where(column == PADDING, 0.0, SHARE) + tl.where(column == label, 1 - SMOOTHING - SHARE, 0.0)
         gradient = tl.where(counted & (column < V), tl.exp(z - normalizer) - q, 0.0)
         tl.store(logits + column, gradient.to(logits.dtype.element_ty), mask=column < WIDTH)
+
+
+# rotary positions
+
+
+def rotate(projected: Tensor, heads: int, positions: Tensor) -> Tensor:
+    """Return queries, keys and values side by side (N, 3D), the first two rotated, as `nmt.model.positions.rotate`."""
+    output: Tensor = _Rotate.apply(projected, heads, positions)  # type: ignore[no-untyped-call]
+    return output
+
+
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
+        ctx.save_for_backward(positions)
+        ctx.heads = heads
+        return _rotated(projected, heads, positions, 1.0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (positions,) = ctx.saved_tensors
+        return _rotated(gradients[0], ctx.heads, positions, -1.0), None, None
+
+
+def _rotated(projected: Tensor, heads: int, positions: Tensor, direction: float) -> Tensor:
+    projected = projected.contiguous()
+    output = torch.empty_like(projected)
+    pairs = projected.size(1) // 2  # of queries, keys and values
+    if len(projected):
+        _rotate_kernel[(triton.cdiv(len(projected), ROTATE_ROWS), triton.cdiv(pairs, ROTATE_PAIRS))](
+            projected, output, positions, len(projected), direction,
+            HALF=projected.size(1) // (6 * heads), PAIRS=pairs, ROWS=ROTATE_ROWS, COLUMNS=ROTATE_PAIRS,
+        )  # fmt: skip
+    return output
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _rotate_kernel(
+    projected: tl.tensor, output: tl.tensor, positions: tl.tensor, rows: tl.tensor, direction: tl.constexpr,
+    HALF: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+) -> None:  # fmt: skip
+    """Rotate pairs of numbers that are HALF apart in a head; those of the values, the last third, are copied."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    pair = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    mask = (row < rows)[:, None] & (pair < PAIRS)[None, :]
+    first = row.to(tl.int64)[:, None] * (2 * PAIRS) + ((pair // HALF) * (2 * HALF) + pair % HALF)[None, :]
+    x = tl.load(projected + first, mask=mask, other=0.0).to(tl.float32)
+    y = tl.load(projected + first + HALF, mask=mask, other=0.0).to(tl.float32)
+    frequency = tl.exp((pair % HALF).to(tl.float32) * (-LOG_BASE / HALF))
+    position = tl.load(positions + row, mask=row < rows, other=0).to(tl.float32)
+    angle = position[:, None] * tl.where(pair < PAIRS // 3 * 2, frequency, 0.0)[None, :] * direction
+    cosine, sine = tl.cos(angle), tl.sin(angle)
+    tl.store(output + first, (x * cosine - y * sine).to(output.dtype.element_ty), mask=mask)
+    tl.store(output + first + HALF, (y * cosine + x * sine).to(output.dtype.element_ty), mask=mask)

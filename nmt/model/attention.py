@@ -20,7 +20,7 @@ from nmt.kernels.reference import (
     split_heads,
 )
 from nmt.model.cache import DecoderCache
-from nmt.model.positions import Relative, rotate
+from nmt.model.positions import Relative
 from nmt.model.scores import FOR_STUDY, Score
 
 
@@ -111,7 +111,7 @@ class SelfAttention(MultiHeadAttention):
     def project(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return queries, keys and values side by side, (N, 3D), of tokens at positions (N)."""
         projected: Tensor = self.query_key_value(x)
-        return rotate(projected, self.heads, positions) if self.is_rotary else projected
+        return self.kernels.rotate(projected, self.heads, positions) if self.is_rotary else projected
 
     def weights(self, x: Tensor, rows: Rows) -> Tensor:
         """Return the weights (B, H, T, T) of tokens x (N, D), for sentences of one length."""

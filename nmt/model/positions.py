@@ -63,32 +63,3 @@ class Relative(Score):
 
     def _of(self, vectors: Tensor, distances: Tensor) -> Tensor:
         return F.embedding((distances + MAX_DISTANCE).clamp(0, len(vectors) - 1), vectors)  # (B or 1, T, S, d)
-
-
-def rotate(projected: Tensor, heads: int, positions: Tensor) -> Tensor:
-    """Rotate queries and keys by angles in proportion to their positions (N) (Su et al. 2021).
-
-    The product of a query at m and a key at n then depends on their contents and on n - m only. Queries, keys and
-    values are side by side, (N, 3D); values stay as they are, and a cache holds rotated keys.
-    """
-    dim = projected.size(1) // 3
-    angles = rotary_angles(positions, dim // heads, projected)
-    queries_keys = projected[:, : 2 * dim].view(-1, 2 * heads, dim // heads)  # (N, 2H, d)
-    return torch.cat([rotate_pairs(queries_keys, angles.unsqueeze(1)).flatten(1), projected[:, 2 * dim :]], dim=-1)
-
-
-def rotary_angles(positions: Tensor, width: int, like: Tensor) -> Tensor:
-    """Return the angles (N, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m."""
-    dtype = torch.promote_types(like.dtype, torch.float32)
-    pairs = torch.arange(0, width, 2, dtype=dtype, device=like.device)
-    return torch.outer(positions.to(dtype), torch.exp(pairs * (-math.log(10000.0) / width)))
-
-
-def rotate_pairs(x: Tensor, angles: Tensor) -> Tensor:
-    """Rotate each pair of numbers (x_i, x_{i + d/2}) of x (…, d) in its plane by its angle (…, d/2).
-
-    The paper pairs neighbours; which numbers make a pair is only the order in which the projection computes them.
-    """
-    cosine, sine = angles.cos(), angles.sin()
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1).to(x.dtype)

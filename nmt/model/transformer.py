@@ -21,6 +21,7 @@ from nmt.kernels.reference import PLAIN, Kernels, Product, split_heads
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
+from nmt.model.scores import Score
 from nmt.text.tokenizer import BOS, PAD, UNK
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
@@ -140,6 +141,11 @@ class Transformer(nn.Module):
         heads = self.settings.heads
         source_keys = [cast("tuple[Tensor, Tensor]", split_heads(pair, 2, heads)) for pair in pairs]
         return TransformerState(self, DecoderCache(source_keys, rows.mask(), self.kernels.reads_only_visible))
+
+    @property
+    def attends_by_kernels(self) -> bool:
+        """Whether all attention has the score of the paper, which kernels compute."""
+        return not any(isinstance(module, Score) for module in self.modules())
 
     @property
     def is_prepared(self) -> bool:

@@ -45,7 +45,9 @@ class Updater:
         self.weights = FlatWeights(self.model)
         self.optimizer = make_optimizer(self.weights, self.kernels)
         self._sums = torch.zeros(2, device=device)  # of losses and negative log-likelihoods
-        self._add_gradient = self.kernels.captured(self.add_gradient)
+        # other scores compute with padded tensors, whose shapes vary
+        captures = self.model.attends_by_kernels
+        self._add_gradient = self.kernels.captured(self.add_gradient) if captures else self.add_gradient
 
     def update(self, batches: Sequence[Batch], step: int, target_tokens: int) -> Update:
         """Make update number `step` (from 1) out of one or more batches, as if they were one.
