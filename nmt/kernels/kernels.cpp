@@ -40,7 +40,9 @@ struct INT8 {
     typedef unsigned char Input;
     typedef Ints Sums;
     static constexpr long DEPTH = 4;
-    static Sums add(Sums sums, Floats x, Ints w) { return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w); }
+    static Sums add(Sums sums, Floats x, Ints w) {
+        return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w);
+    }
     static float convert(Input* to, const float* x, long count) {
         __m512 largest_of = _mm512_set1_ps(1e-30f);
         int not_numbers = 0;  // which the maximum does not keep
@@ -69,12 +71,14 @@ struct Product {
 };
 
 template <class P>
-static void multiply(const Product& p, void* scratch, float* out, const float* x, const float* residual, long rows, bool relu) {
+static void multiply(
+    const Product& p, void* scratch, float* out, const float* x, const float* residual, long rows, bool relu
+) {
     const long depth = p.inputs / P::DEPTH;
     auto* converted = (typename P::Input*)scratch;  // (rows, at most BLOCK, and a multiple of ROWS; inputs)
     float scales[BLOCK];
-    for (; rows > 0; rows -= BLOCK, x += BLOCK * p.inputs, out += BLOCK * p.outputs, residual += residual ? BLOCK * p.outputs : 0) {
-        const long count = std::min(BLOCK, rows);
+    for (long first = 0; first < rows; first += BLOCK, x += BLOCK * p.inputs) {
+        const long count = std::min(BLOCK, rows - first);
         for (long r = 0; r < count; r++) scales[r] = P::convert(&converted[r * p.inputs], x + r * p.inputs, p.inputs);
         std::memset(&converted[count * p.inputs], 0, (ROWS - 1 - (count - 1) % ROWS) * p.inputs * sizeof *converted);
         for (long o = 0; o < p.outputs; o += VECTORS * LANES)
@@ -88,10 +92,12 @@ static void multiply(const Product& p, void* scratch, float* out, const float* x
                 for (long i = 0; i < depth; i++)
                     UNROLL for (long r = 0; r < ROWS; r++)
                         UNROLL for (long v = 0; v < VECTORS; v++)
-                            sums[r][v] = P::add(sums[r][v], _mm512_set1_ps(of_rows[r * depth + i]), weights[i * VECTORS + v]);
+                            sums[r][v] = P::add(
+                                sums[r][v], _mm512_set1_ps(of_rows[r * depth + i]), weights[i * VECTORS + v]
+                            );
                 UNROLL for (long r = 0; r < ROWS; r++)
                     UNROLL for (long v = 0; v < VECTORS; v++) {
-                        const long column = o + v * LANES, at = (row + r) * p.outputs + column;
+                        const long column = o + v * LANES, at = (first + row + r) * p.outputs + column;
                         if (row + r >= count) continue;
                         Floats y = __builtin_convertvector(sums[r][v], Floats) * scales[row + r];
                         y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
@@ -125,8 +131,8 @@ static void prefetch(const void* numbers, long bytes) {
     for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
 }
 
-// Most of the time goes into reading keys and values. So all heads of a token, which lie side by side, are read together,
-// and prefetched: tokens are far apart, and the hardware prefetches only what follows.
+// Most of the time goes into reading keys and values. So all heads of a token, which lie side by side, are read
+// together, and prefetched: tokens are far apart, and the hardware prefetches only what follows.
 template <class Number>
 static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
     long* visible = a.scratch;                             // (length)

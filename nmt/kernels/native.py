@@ -32,6 +32,7 @@ _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-
 _SOURCES = [Path(__file__).with_name(name) for name in ("kernels.cpp", "attention.cpp")]
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 5, _LONG, ctypes.c_bool)
+_SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
 _TILE_ROWS, _BLOCK_ROWS = 6, 96  # rows of a tile of a product, and rows that are converted together
@@ -218,9 +219,9 @@ def attend(
     """
     (keys, values), loaded = keys_values, library()
     assert loaded is not None
-    assert keys.stride() == values.stride() and keys.dtype == values.dtype and keys.stride(-1) == 1
-    assert mask is None or (mask.is_contiguous() and mask.dtype == torch.bool)
-    assert queries.dtype == torch.float32 and queries.stride(-1) == 1 and places.is_contiguous()
+    assert (keys.dtype, keys.stride()) == (values.dtype, values.stride())
+    assert mask is None or (mask.dtype == torch.bool and mask.is_contiguous())
+    assert (queries.dtype, queries.stride(-1), keys.stride(-1), places.is_contiguous()) == (torch.float32, 1, 1, True)
     assert newest is None or (newest.dtype == torch.float32 and newest.stride() == queries.stride())
     _, heads, length, width = keys.shape
     masks, of_mask = (1, 0) if mask is None else (mask.size(2), mask.data_ptr())
@@ -288,20 +289,20 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> _Parts:
     return queries, keys, values
 
 
-def _attend_rows(
-    parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None
-) -> None:
+def _attend_rows(parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None) -> None:
     """Compute output and logsumexp, or from the gradient of the output those of the parts."""
-    (queries, keys, values), loaded, threads = parts, library(), torch.get_num_threads()
+    queries, keys, _ = parts
+    loaded, threads = library(), torch.get_num_threads()
     assert loaded is not None
     width, longest = queries.size(1) // layout.heads, int(np.diff(layout.keys).max(initial=0))
     for tensor in (*parts, output):
-        assert tensor.stride(1) == 1 and tensor.dtype == queries.dtype and tensor.size(1) == layout.heads * width
-    assert queries.shape == output.shape and logsumexp.shape == (len(queries), layout.heads)
+        assert (tensor.dtype, tensor.stride(1), tensor.size(1)) == (queries.dtype, 1, layout.heads * width)
+    assert (output.shape, logsumexp.shape) == (queries.shape, (len(queries), layout.heads))
     for offsets, rows in ((layout.queries, queries), (layout.keys, keys)):
-        assert offsets.dtype == np.int64 and offsets.flags.c_contiguous and len(offsets) == len(layout.queries)
-        assert offsets[0] == 0 and offsets[-1] == len(rows)
-    scratch = torch.empty(threads, loaded.attention_scratch(_LONG(width), _LONG(longest)))
+        assert (offsets.dtype.name, offsets.shape) == ("int64", layout.queries.shape)
+        assert offsets.flags.c_contiguous
+        assert (offsets[0], offsets[-1]) == (0, len(rows))
+    scratch = torch.empty(threads, _SCRATCH(("attention_scratch", loaded))(width, longest))
     pointers = [tensor.data_ptr() for tensor in (*parts, output, *(gradients or parts), logsumexp, scratch)]
     of_gradients = [tensor.stride(0) for tensor in (gradients or parts)[:2]]
     strides = [queries.stride(0), keys.stride(0), output.stride(0), *of_gradients]
