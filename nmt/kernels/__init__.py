@@ -1,1 +1,1 @@
-"""Kernels for CPUs in C++."""
+"""Kernels: functions that compute the layers of a model, for one kind of processor."""

@@ -25,10 +25,13 @@ HEADS = 3
 # products
 
 
-@pytest.fixture
-def without_amx(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let bf16 products use the kernels here also on processors where oneDNN is faster."""
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
+@pytest.fixture(params=[True, False], ids=["with AMX", "without AMX"])
+def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the two kernels for bf16."""
+    if not request.param:
+        monkeypatch.setattr(native, "_has_amx", lambda: False)
+    elif not native._has_amx():
+        pytest.skip("needs a processor with AMX")
 
 
 def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> native.Product:
@@ -58,12 +61,24 @@ def test_products_equal_torch_with_what_follows_them(
 
 @needs_native
 @torch.inference_mode()
+@pytest.mark.parametrize(("inputs", "outputs"), [(32, 64), (48, 64), (512, 192)])
+@pytest.mark.parametrize("rows", [0, 1, 6, 16, 17, 33, 96, 97, 128, 150])
+def test_products_in_bf16_round_only_their_operands(amx: None, rows: int, inputs: int, outputs: int) -> None:
+    torch.manual_seed(rows)
+    weight, bias, x = torch.randn(outputs, inputs), torch.randn(outputs), torch.randn(rows, inputs)
+    expected = F.linear(x.bfloat16().double(), weight.bfloat16().double(), bias.double())
+    found = product_or_skip(weight, bias, "bf16")(x)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+    relu = product_or_skip(weight, bias, "bf16")(x, found, True)
+    torch.testing.assert_close(relu.double(), expected.relu() + expected, rtol=1e-5, atol=2e-4)
+
+
+@needs_native
+@torch.inference_mode()
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("place", ["weight", "bias", "input", "residual"])
-def test_a_nan_remains_in_the_results_that_depend_on_it(
-    without_amx: None, precision: str, relu: bool, place: str
-) -> None:
+def test_a_nan_remains_in_the_results_that_depend_on_it(amx: None, precision: str, relu: bool, place: str) -> None:
     torch.manual_seed(0)
     tensors = {"weight": torch.randn(128, 64), "bias": torch.randn(128), "input": torch.randn(9, 64)}
     tensors["residual"] = torch.randn(9, 128)

@@ -1,5 +1,5 @@
-// Attention of all rows of ragged sentences, forward and backward, for CPUs with AVX-512. native.py compiles this file
-// together with kernels.cpp and describes the arguments.
+// Attention of all rows of ragged sentences, forward and backward, on CPUs with AVX-512. native.py compiles this file
+// and describes the arguments.
 //
 // For each sentence and head, queries, keys and values are copied to fp32 scratch in which rows and columns are padded
 // with zeros to multiples of 16. Keys (in the backward pass values too) are also transposed, so that all products have

@@ -1,17 +1,15 @@
-// Inference on CPUs with AVX-512, compiled at first use by native.py, which describes the arguments.
+// Products with constant weights on CPUs with AVX-512. native.py compiles this file and describes the arguments.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of libmvec
-
 typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
-constexpr long AHEAD = 3;                          // keys are prefetched so many tokens before they are read
+constexpr long TILE_BLOCK = 128;                   // the same, with AMX
 constexpr float CLOSE = 2;                         // to the largest logit, of those that are refined
 #define UNROLL _Pragma("GCC unroll 6")
 
@@ -58,17 +56,21 @@ struct INT8 {
 };
 #endif
 
-template <class To, class From>
-static To bit_cast(From from) {
-    To to;
-    return std::memcpy(&to, &from, sizeof to), to;
-}
-
 struct Product {
     const Ints* weights;
     const float *scales, *bias, *start;  // of each output; what its sum starts with
     long inputs, outputs;
 };
+
+// What follows the sums of 16 outputs of a row: they are stored `at` that place, and begin at this column.
+static void finish(
+    const Product& p, Floats y, long column, long at, float* out, const float* residual, bool relu
+) {
+    y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
+    if (relu) y = y < 0 ? Floats{} : y;
+    if (residual) y += *(Floats*)(residual + at);
+    *(Floats*)(out + at) = y;
+}
 
 template <class P>
 static void multiply(
@@ -99,89 +101,63 @@ static void multiply(
                     UNROLL for (long v = 0; v < VECTORS; v++) {
                         const long column = o + v * LANES, at = (first + row + r) * p.outputs + column;
                         if (row + r >= count) continue;
-                        Floats y = __builtin_convertvector(sums[r][v], Floats) * scales[row + r];
-                        y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
-                        if (relu) y = y < 0 ? Floats{} : y;
-                        if (residual) y += *(Floats*)(residual + at);
-                        *(Floats*)(out + at) = y;
+                        const Floats y = __builtin_convertvector(sums[r][v], Floats) * scales[row + r];
+                        finish(p, y, column, at, out, residual, relu);
                     }
             }
     }
 }
 
-struct Bfloat16 {
-    unsigned short bits;  // the upper half of a float
-    operator float() const { return bit_cast<float>((unsigned)bits << 16); }
-    Bfloat16& operator=(float x) {  // to the nearest, ties to even
-        const unsigned all = bit_cast<unsigned>(x);
-        bits = (x != x ? 0x7fc00000 : all + 0x7fff + (all >> 16 & 1)) >> 16;
-        return *this;
-    }
-};
-
-struct Attention {
-    void *keys, *values;
-    const bool* mask;
-    const long* places;
-    long* scratch;
-    long strides[3], beam, masks, length, heads, width;
-};
-
-static void prefetch(const void* numbers, long bytes) {
-    for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
-}
-
-// Most of the time goes into reading keys and values. So all heads of a token, which lie side by side, are read
-// together, and prefetched: tokens are far apart, and the hardware prefetches only what follows.
-template <class Number>
-static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
-    long* visible = a.scratch;                             // (length)
-    float* weights = (float*)(a.scratch + a.length);       // (heads, length)
-    Number *keys = (Number*)a.keys, *values = (Number*)a.values;
-    const long dim = a.heads * a.width;
-    for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
-        const long sentence = a.places[row] / a.beam, rank = a.places[row] % a.masks;
-        const long own = sentence * a.strides[0] + (a.length - a.beam + a.places[row] % a.beam) * a.strides[2];
-        long count = 0;
-        for (long i = 0; i < a.length; i++)
-            if (!a.mask || a.mask[(sentence * a.masks + rank) * a.length + i])
-                visible[count++] = sentence * a.strides[0] + i * a.strides[2];
-        for (long head = 0; newest && head < a.heads; head++)
-            for (long j = 0, at = head * a.width; j < a.width; j++) {
-                keys[own + head * a.strides[1] + j] = newest[at + j];
-                values[own + head * a.strides[1] + j] = newest[dim + at + j];
-            }
-        for (long i = 0; i < count; i++) {
-            prefetch(keys + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
-            prefetch(values + visible[i], dim * sizeof(Number));
-            for (long head = 0; head < a.heads; head++) {
-                const Number* key = keys + visible[i] + head * a.strides[1];
-                float sum = 0;
-                for (long j = 0; j < a.width; j++) sum += queries[head * a.width + j] * (float)key[j];
-                weights[head * a.length + i] = sum / std::sqrt((float)a.width);
-            }
-        }
-        for (long head = 0; head < a.heads; head++) {
-            float *own_weights = &weights[head * a.length], largest = -INFINITY, total = 0;
-            for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
-            for (long i = 0; i < count; i++) total += own_weights[i] = expf(own_weights[i] - largest);
-            for (long i = 0; i < count; i++) own_weights[i] /= total;
-        }
-        std::fill(out, out + dim, 0);
-        for (long i = 0; i < count; i++)
-            for (long head = 0; head < a.heads; head++) {
-                const Number* value = values + visible[i] + head * a.strides[1];
-                const float weight = weights[head * a.length + i];
-                for (long j = 0; j < a.width; j++) out[head * a.width + j] += weight * (float)value[j];
+#ifdef __AMX_BF16__
+// The same as multiply<BF16> with AMX, which multiplies tiles: 16 rows of 32 inputs times 32 inputs of 16 outputs. Two
+// tiles of rows and two of outputs are computed together.
+static void multiply_tiles(
+    const Product& p, void* scratch, float* out, const float* x, const float* residual, long rows, bool relu
+) {
+    struct { char palette = 1, unused[15] = {}; short bytes[16]; char rows[16]; } tiles = {};
+    std::fill_n(tiles.bytes, 8, 64), std::fill_n(tiles.rows, 8, LANES);
+    _tile_loadconfig(&tiles);
+    const long depth = p.inputs / 2, pair = 2 * LANES;
+    short* converted = (short*)scratch;  // (rows, at most TILE_BLOCK, and a multiple of 32; inputs)
+    Floats sums[4][LANES];
+    for (long first = 0; first < rows; first += TILE_BLOCK, x += TILE_BLOCK * p.inputs) {
+        const long count = std::min(TILE_BLOCK, rows - first);
+        BF16::convert(converted, x, count * p.inputs);
+        for (long o = 0; o < p.outputs; o += pair)
+            for (long row = 0; row < count; row += pair) {
+                const short* of_rows = converted + row * p.inputs;
+                const Ints* weights = p.weights + o / (VECTORS * LANES) * VECTORS * depth + o / LANES % VECTORS;
+                const bool both = row + LANES < count;
+                _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+                for (long i = 0; i < depth; i += LANES) {
+                    _tile_loadd(4, of_rows + 2 * i, 2 * p.inputs);
+                    _tile_loadd(6, weights + i * VECTORS, VECTORS * 64);
+                    _tile_loadd(7, weights + i * VECTORS + 1, VECTORS * 64);
+                    _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
+                    if (!both) continue;
+                    _tile_loadd(5, of_rows + LANES * p.inputs + 2 * i, 2 * p.inputs);
+                    _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+                }
+                _tile_stored(0, sums[0], 64); _tile_stored(1, sums[1], 64);
+                _tile_stored(2, sums[2], 64); _tile_stored(3, sums[3], 64);
+                for (long i = 0; i < 2 * std::min(pair, count - row); i++) {
+                    const long r = i / 2, column = o + i % 2 * LANES, at = (first + row + r) * p.outputs + column;
+                    finish(p, sums[r / LANES * 2 + i % 2][r % LANES], column, at, out, residual, relu);
+                }
             }
     }
+    _tile_release();
 }
+#endif
 
 extern "C" {
 typedef void Multiply(const Product&, void*, float*, const float*, const float*, long, bool);
 Multiply* multiply_fp32 = multiply<FP32>;
 #ifdef __AVX512BF16__
 Multiply* multiply_bf16 = multiply<BF16>;
+#endif
+#ifdef __AMX_BF16__
+Multiply* multiply_tiles_bf16 = multiply_tiles;
 #endif
 #ifdef __AVX512VNNI__
 Multiply* multiply_int8 = multiply<INT8>;
@@ -205,13 +181,5 @@ void refine(float* logits, const float* x, const float* weights, long rows, long
             }
         }
     }
-}
-
-void attend_fp32(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
-    attend<float>(a, out, queries, newest, stride, rows);
-}
-
-void attend_bf16(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
-    attend<Bfloat16>(a, out, queries, newest, stride, rows);
 }
 }
