@@ -1,8 +1,8 @@
 """Kernels for CPUs in C++, compiled once on each machine: that takes some seconds at the first use.
 
-kernels.cpp has products with constant weights and attention of one query a hypothesis, for inference; attention.cpp has
-attention of all rows of a batch, forward and backward. They are for Linux on processors with AVX-512. Where `library`
-returns None, callers compute the same with torch.
+products.cpp has products with constant weights and attention_step.cpp attention of one query a hypothesis, both for
+inference; attention_rows.cpp has attention of all rows of a batch, forward and backward. They are for Linux on
+processors with AVX-512. Where `library` returns None, callers compute the same with torch.
 
 N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses of each, S keys, D width, H heads,
 d = D/H.
@@ -29,12 +29,13 @@ from torch import Tensor
 # sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", "-march=native", "-mprefer-vector-width=512"]
 _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
-_SOURCES = [Path(__file__).with_name(name) for name in ("kernels.cpp", "attention.cpp")]
+_SOURCES = [Path(__file__).with_name(name) for name in ("products.cpp", "attention_step.cpp", "attention_rows.cpp")]
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 5, _LONG, ctypes.c_bool)
+_SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
-_TILE_ROWS, _BLOCK_ROWS = 6, 96  # rows of a tile of a product, and rows that are converted together
+_ROWS, _AMX_ROWS = (6, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
 _ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 _HOUR = 3600
 
@@ -139,16 +140,22 @@ def quantized(rows: Tensor) -> tuple[Tensor, Tensor]:
     return (rows / scales).round_().to(torch.int8), scales
 
 
+@functools.cache
+def _has_amx() -> bool:
+    """Whether the processor multiplies tiles of bf16 numbers, and the operating system lets this process do so."""
+    return getattr(torch.cpu, "_is_amx_tile_supported", bool)() and getattr(torch.cpu, "_init_amx", bool)()
+
+
 def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it.
 
     It maps fp32 x (..., I) to x W^T + b (..., O), with `relu` to max(0, x W^T + b), plus a residual if there is one.
     """
     loaded, name, (outputs, inputs) = library(), f"multiply_{precision}", weight.shape
+    with_amx = precision == "bf16" and inputs % (2 * _LANES) == 0 and _has_amx()
+    (tile_rows, block_rows), name = (_AMX_ROWS, "multiply_tiles_bf16") if with_amx else (_ROWS, name)
     if loaded is None or not hasattr(loaded, name) or outputs % _TILE or inputs % _LANES:
         return None
-    if precision == "bf16" and getattr(torch.cpu, "_is_amx_tile_supported", bool)():
-        return None  # oneDNN has the faster instructions
     multiply, depth = _MULTIPLY.in_dll(loaded, name), _DEPTHS[precision]
     weight, bias = weight.float(), torch.zeros(outputs) if bias is None else bias.float().contiguous()
     numbers, scales, start = weight, torch.ones(outputs), torch.zeros(outputs, dtype=torch.int32)
@@ -165,7 +172,7 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
         x, residual = x.float().contiguous(), None if residual is None else residual.float().contiguous()
         out = tensors[1].new_empty(*x.shape[:-1], outputs)
         added, rows = None if residual is None else residual.data_ptr(), out.numel() // outputs
-        converted = x.new_empty(min(_BLOCK_ROWS, -(-rows // _TILE_ROWS) * _TILE_ROWS), inputs // depth)
+        converted = x.new_empty(min(block_rows, -(-rows // tile_rows) * tile_rows), inputs // depth)
         multiply(arguments, converted.data_ptr(), out.data_ptr(), x.data_ptr(), added, rows, relu)
         return out
 
@@ -218,9 +225,9 @@ def attend(
     """
     (keys, values), loaded = keys_values, library()
     assert loaded is not None
-    assert keys.stride() == values.stride() and keys.dtype == values.dtype and keys.stride(-1) == 1
-    assert mask is None or (mask.is_contiguous() and mask.dtype == torch.bool)
-    assert queries.dtype == torch.float32 and queries.stride(-1) == 1 and places.is_contiguous()
+    assert (keys.dtype, keys.stride()) == (values.dtype, values.stride())
+    assert mask is None or (mask.dtype == torch.bool and mask.is_contiguous())
+    assert (queries.dtype, queries.stride(-1), keys.stride(-1), places.is_contiguous()) == (torch.float32, 1, 1, True)
     assert newest is None or (newest.dtype == torch.float32 and newest.stride() == queries.stride())
     _, heads, length, width = keys.shape
     masks, of_mask = (1, 0) if mask is None else (mask.size(2), mask.data_ptr())
@@ -290,16 +297,18 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> _Parts:
 
 def _attend_rows(parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None) -> None:
     """Compute output and logsumexp, or from the gradient of the output those of the parts."""
-    (queries, keys, values), loaded, threads = parts, library(), torch.get_num_threads()
+    queries, keys, _ = parts
+    loaded, threads = library(), torch.get_num_threads()
     assert loaded is not None
     width, longest = queries.size(1) // layout.heads, int(np.diff(layout.keys).max(initial=0))
     for tensor in (*parts, output):
-        assert tensor.stride(1) == 1 and tensor.dtype == queries.dtype and tensor.size(1) == layout.heads * width
-    assert queries.shape == output.shape and logsumexp.shape == (len(queries), layout.heads)
+        assert (tensor.dtype, tensor.stride(1), tensor.size(1)) == (queries.dtype, 1, layout.heads * width)
+    assert (output.shape, logsumexp.shape) == (queries.shape, (len(queries), layout.heads))
     for offsets, rows in ((layout.queries, queries), (layout.keys, keys)):
-        assert offsets.dtype == np.int64 and offsets.flags.c_contiguous and len(offsets) == len(layout.queries)
-        assert offsets[0] == 0 and offsets[-1] == len(rows)
-    scratch = torch.empty(threads, loaded.attention_scratch(_LONG(width), _LONG(longest)))
+        assert (offsets.dtype.name, offsets.shape) == ("int64", layout.queries.shape)
+        assert offsets.flags.c_contiguous
+        assert (offsets[0], offsets[-1]) == (0, len(rows))
+    scratch = torch.empty(threads, _SCRATCH(("attention_scratch", loaded))(width, longest))
     pointers = [tensor.data_ptr() for tensor in (*parts, output, *(gradients or parts), logsumexp, scratch)]
     of_gradients = [tensor.stride(0) for tensor in (gradients or parts)[:2]]
     strides = [queries.stride(0), keys.stride(0), output.stride(0), *of_gradients]

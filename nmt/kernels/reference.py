@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows
@@ -17,6 +17,8 @@ from nmt.text.tokenizer import PAD
 
 Precision = Literal["fp32", "bf16", "int8"]
 Product = Callable[..., Tensor]  # of x (..., I), and relu=False, (..., O)
+# Of residual connections: x and the output y (..., D) of the sublayer before, which is not added to it yet.
+Stream = tuple[Tensor, Tensor | None]
 KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
 Results = Callable[[], list[float]]  # waits for numbers that a device computes
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
@@ -75,17 +77,21 @@ class Kernels:
         output = F.linear(x, weight, bias)
         return output.relu() if relu else output
 
-    def norm(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x (..., D) and its layer norm; both in one place, so that a kernel may add their gradients."""
-        return x, F.layer_norm(x, x.shape[-1:], weight, bias)
+    def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """Return z = x + dropout(y) for a stream (x, y), and the layer norm of z, all (..., D)."""
+        z = self.add(stream, dropout)
+        return z, F.layer_norm(z, z.shape[-1:], norm.weight, norm.bias)
+
+    def add(self, stream: Stream, dropout: float) -> Tensor:
+        """Return x + dropout(y) for a stream (x, y); x if y is None."""
+        x, y = stream
+        if y is None:
+            return x
+        return x + self.dropout(y, dropout) if dropout else x + y
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """Set each number to 0 with probability p, and divide the others by 1 - p."""
         return F.dropout(x, p)
-
-    def add_dropout(self, x: Tensor, y: Tensor, p: float) -> Tensor:
-        """Return x + dropout(y)."""
-        return x + self.dropout(y, p) if p else x + y
 
     def rotate(self, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
         """Rotate queries and keys by angles in proportion to their positions (N) (Su et al. 2021).

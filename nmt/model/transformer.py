@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, Kernels, Product, split_heads
+from nmt.kernels.reference import PLAIN, Kernels, Product, Stream, split_heads
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
@@ -48,7 +48,7 @@ class Transformer(nn.Module):
         self.encoder, self.decoder = cast("Sequence[EncoderLayer]", encoder), cast("Sequence[DecoderLayer]", decoder)
         # post-norm layers end in a norm already
         self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(settings.dim) if settings.norm == "pre" else nn.Identity() for _ in range(2)
+            nn.LayerNorm(settings.dim) if settings.norm == "pre" else None for _ in range(2)
         )
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
         if settings.tied_embeddings != "none":
@@ -77,25 +77,31 @@ class Transformer(nn.Module):
 
     def encode(self, rows: Rows) -> Tensor:
         """Map source rows to memory (M, D)."""
-        x = self.source_embedding(rows)
+        stream: Stream = (self.source_embedding(rows), None)
         for layer in self.encoder:
-            x = layer(x, rows)
-        return cast(Tensor, self.encoder_norm(x))
+            stream = layer(stream, rows)
+        return self.last_norm(stream, self.encoder_norm)
 
     def decode(self, rows: Rows, memory: Tensor, memory_rows: Rows) -> Tensor:
         """Map target rows and memory (M, D) of the same sentences to hidden states (N, D) by teacher forcing."""
-        x = self.target_embedding(rows)
+        stream: Stream = (self.target_embedding(rows), None)
         for layer in self.decoder:
-            x = layer(x, memory, (rows, memory_rows))
-        return cast(Tensor, self.decoder_norm(x))
+            stream = layer(stream, memory, (rows, memory_rows))
+        return self.last_norm(stream, self.decoder_norm)
+
+    def last_norm(self, stream: Stream, norm: nn.LayerNorm | None) -> Tensor:
+        """Return the output (..., D) of a stack of layers."""
+        if norm is None:
+            return stream[0]
+        return self.kernels.add_norm(stream, self.settings.dropout if self.training else 0.0, norm)[1]
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Map the newest token of each hypothesis (N) to hidden states (N, D) and append it to the cache."""
         cache.begin_step()
-        x = self.target_embedding.at(tokens, cache.positions, cache.length)
+        stream: Stream = (self.target_embedding.at(tokens, cache.positions, cache.length), None)
         for number, layer in enumerate(self.decoder):
-            x = layer.step(x, number, cache)
-        return cast(Tensor, self.decoder_norm(x))
+            stream = layer.step(stream, number, cache)
+        return self.last_norm(stream, self.decoder_norm)
 
     def logits(self, hidden: Tensor, screened: bool = False) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th.
@@ -207,10 +213,10 @@ class EncoderLayer(nn.Module):
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        """Map (M, D) to (M, D)."""
-        x = self.attention_sublayer(x, lambda x: self.attention(x, rows))
-        return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
+    def forward(self, stream: Stream, rows: Rows) -> Stream:
+        """Map a stream (M, D) to a stream."""
+        stream = self.attention_sublayer(stream, lambda x: self.attention(x, rows))
+        return cast(Stream, self.feed_forward_sublayer(stream, self.feed_forward))
 
 
 class DecoderLayer(nn.Module):
@@ -225,28 +231,32 @@ class DecoderLayer(nn.Module):
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
-        """Map all target positions at once, (N, D) to (N, D); memory is (M, D), rows are those of both."""
-        return self.attend_to_source(self.attend_to_target(x, rows[0]), memory, rows)
+    def forward(self, stream: Stream, memory: Tensor, rows: tuple[Rows, Rows]) -> Stream:
+        """Map a stream of all target positions at once, (N, D); memory is (M, D), rows are those of both."""
+        return self.attend_to_source(self.attend_to_target(stream, rows[0]), memory, rows)
 
-    def attend_to_target(self, x: Tensor, rows: Rows) -> Tensor:
-        """Apply the first sublayer of `forward`, (N, D) to (N, D)."""
-        return cast(Tensor, self.self_attention_sublayer(x, lambda x: self.self_attention(x, rows)))
+    def attend_to_target(self, stream: Stream, rows: Rows) -> Stream:
+        """Apply the first sublayer of `forward` to a stream (N, D)."""
+        return cast(Stream, self.self_attention_sublayer(stream, lambda x: self.self_attention(x, rows)))
 
-    def attend_to_source(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
-        """Apply the other two sublayers of `forward`, (N, D) to (N, D); memory is (M, D)."""
-        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention(x, memory, rows))
-        return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
+    def attend_to_source(self, stream: Stream, memory: Tensor, rows: tuple[Rows, Rows]) -> Stream:
+        """Apply the other two sublayers of `forward` to a stream (N, D); memory is (M, D)."""
+        stream = self.cross_attention_sublayer(stream, lambda x: self.cross_attention(x, memory, rows))
+        return cast(Stream, self.feed_forward_sublayer(stream, self.feed_forward))
 
-    def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
-        """Map the newest position of each row, (N, D) to (N, D), and append it to the cache of this layer."""
-        x = self.self_attention_sublayer(x, lambda x: self.self_attention.step(x, layer, cache))
-        x = self.cross_attention_sublayer(x, lambda x: self.cross_attention.step(x, layer, cache))
-        return cast(Tensor, self.feed_forward_sublayer(x, self.feed_forward))
+    def step(self, stream: Stream, layer: int, cache: DecoderCache) -> Stream:
+        """Map a stream of the newest position of each row, (N, D), and append it to the cache of this layer."""
+        stream = self.self_attention_sublayer(stream, lambda x: self.self_attention.step(x, layer, cache))
+        stream = self.cross_attention_sublayer(stream, lambda x: self.cross_attention.step(x, layer, cache))
+        return cast(Stream, self.feed_forward_sublayer(stream, self.feed_forward))
 
 
 class Sublayer(nn.Module):
-    """Residual connection, norm and dropout around attention or feed-forward f, all (..., D)."""
+    """Residual connection, norm and dropout around attention or feed-forward f, all (..., D).
+
+    With pre-norm, x + dropout(f(norm(x))); with post-norm, norm(x + dropout(f(x))). What f returns is added by the next
+    sublayer, together with its norm: that is one pass over the rows in place of two.
+    """
 
     kernels = PLAIN
 
@@ -255,16 +265,18 @@ class Sublayer(nn.Module):
         self.pre, self.dropout = settings.norm == "pre", settings.dropout
         self.norm = nn.LayerNorm(settings.dim)
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm."""
+    def forward(self, stream: Stream, f: Callable[[Tensor], Tensor]) -> Stream:
+        """Return the stream (x + dropout(y), f(norm(x + dropout(y)))), with post-norm (norm(x + dropout(f(x))), None)."""
         dropout = self.dropout if self.training else 0.0
-        if not self.pre:
-            return cast(Tensor, self.norm(self.kernels.add_dropout(x, f(x), dropout)))
-        x, normalized = self.kernels.norm(x, self.norm.weight, self.norm.bias)
-        return self.kernels.add_dropout(x, f(normalized), dropout)
+        if self.pre:
+            x, normalized = self.kernels.add_norm(stream, dropout, self.norm)
+            return x, f(normalized)
+        x, _ = stream
+        return self.norm(self.kernels.add((x, f(x)), dropout)), None
 
-    def normalized_before(self, x: Tensor) -> Tensor:
-        """Return the input of f: norm(x) with pre-norm, x with post-norm."""
+    def normalized_before(self, stream: Stream) -> Tensor:
+        """Return the input of f, in evaluation mode."""
+        x = self.kernels.add(stream, 0.0)
         return cast(Tensor, self.norm(x)) if self.pre else x
 
 
@@ -366,16 +378,17 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     """
     assert not model.training, "dropout would change the weights"
     source_rows, target_rows = Rows.of_padded(source.unsqueeze(0)), Rows.of_padded(target_in.unsqueeze(0))
-    x, encoder, decoder = model.source_embedding(source_rows), [], []
+    encoder, decoder, stream = [], [], (model.source_embedding(source_rows), None)
     for encoder_layer in model.encoder:
-        layer_input = encoder_layer.attention_sublayer.normalized_before(x)
+        layer_input = encoder_layer.attention_sublayer.normalized_before(stream)
         encoder.append(encoder_layer.attention.weights(layer_input, source_rows))
-        x = encoder_layer(x, source_rows)
-    rows, memory = (target_rows, source_rows), model.encoder_norm(x)
-    x = model.target_embedding(target_rows)
+        stream = encoder_layer(stream, source_rows)
+    rows, memory = (target_rows, source_rows), model.last_norm(stream, model.encoder_norm)
+    stream = model.target_embedding(target_rows), None
     for layer in model.decoder:
-        decoder.append(layer.self_attention.weights(layer.self_attention_sublayer.normalized_before(x), target_rows))
-        x = layer(x, memory, rows)
+        layer_input = layer.self_attention_sublayer.normalized_before(stream)
+        decoder.append(layer.self_attention.weights(layer_input, target_rows))
+        stream = layer(stream, memory, rows)
     _, cross = decode_with_attention(model, memory, rows, range(len(model.decoder)))
     return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, [*cross.values()])))
 
@@ -385,13 +398,14 @@ def decode_with_attention(
 ) -> tuple[Tensor, dict[int, Tensor]]:
     """Return what `Transformer.decode` does, (N, D), and the weights (B, H, T, S) from target to source in `layers`.
 
-    Rows are those of target and source, memory is (M, D).
+    Rows are those of target and source, memory is (M, D). The model must be in evaluation mode.
     """
-    x, weights = model.target_embedding(rows[0]), {}
+    weights: dict[int, Tensor] = {}
+    stream: Stream = (model.target_embedding(rows[0]), None)
     for number, layer in enumerate(model.decoder):
-        x = layer.attend_to_target(x, rows[0])
+        stream = layer.attend_to_target(stream, rows[0])
         if number in layers:
-            sublayer_input = layer.cross_attention_sublayer.normalized_before(x)
+            sublayer_input = layer.cross_attention_sublayer.normalized_before(stream)
             weights[number] = layer.cross_attention.weights(sublayer_input, memory, rows)
-        x = layer.attend_to_source(x, memory, rows)
-    return model.decoder_norm(x), weights
+        stream = layer.attend_to_source(stream, memory, rows)
+    return model.last_norm(stream, model.decoder_norm), weights

@@ -1,7 +1,5 @@
 """The kernels for CPUs against torch's own in float64, where this machine has them, and plain torch in their place."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -209,62 +207,6 @@ def test_rows_are_padded_by_a_quarter_at_most(rows: int) -> None:
     assert padded % 8 == 0
 
 
-@torch.inference_mode()
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 220), st.integers(1, 6), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
-def test_native_products_equal_torch_with_what_follows_them(
-    rows: int, inputs: int, outputs: int, biased: bool, added: bool, relu: bool
-) -> None:
-    if not cpu.has_native():
-        pytest.skip("needs AVX-512 and a C++ compiler")
-    torch.manual_seed(rows * inputs * outputs)
-    x, residual = torch.randn(rows, 16 * inputs), torch.randn(rows, 64 * outputs) if added else None
-    weight, bias = torch.randn(64 * outputs, 16 * inputs), torch.randn(64 * outputs) if biased else None
-    product = native.product(weight, bias, "fp32")
-    assert product is not None
-    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    expected = (expected.relu() if relu else expected) + (residual if added else 0)
-    torch.testing.assert_close(product(x, residual, relu).double(), expected, rtol=1e-5, atol=1e-4)
-    assert native.product(weight[:-1], None, "fp32") is None  # no whole tile
-
-
-@needs_int8
-@torch.inference_mode()
-@pytest.mark.parametrize(("rows", "precision"), [(1, "fp32"), (100, "fp32"), (100, "bf16")])
-def test_screened_logits_have_their_precision_where_they_are_close_to_the_largest(rows: int, precision: str) -> None:
-    torch.manual_seed(rows)
-    weight, x = torch.randn(192, 64), torch.randn(rows, 64) / 2
-    weight[180:] = 0  # as behind a vocabulary of 180
-    product = native.screened_product(weight, 180, precision)
-    if product is None:
-        pytest.skip("needs AVX-512 and a C++ compiler")
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    found, expected = product(x)[:, :180], x.to(dtype).float() @ weight[:180].to(dtype).float().t()
-    close = expected >= expected.amax(1, keepdim=True) - 1.5  # 2, but for errors of the screening
-    assert 0 < close.float().mean() < 0.9
-    torch.testing.assert_close(found[close], expected[close], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0.2)
-    assert not torch.equal(found, expected)
-
-
-def test_native_kernels_are_compiled_once_and_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not cpu.has_native():
-        pytest.skip("needs AVX-512 and a C++ compiler")
-    compile_or_load = native.library.__wrapped__
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compile_or_load() is not None
-    (made,) = (tmp_path / "nmt").iterdir()
-    before = made.stat().st_mtime_ns
-    assert compile_or_load() is not None
-    assert [made.stat().st_mtime_ns] == [before]
-    monkeypatch.setenv("PATH", "")  # no compiler
-    assert compile_or_load() is None
-    monkeypatch.setattr(native, "library", compile_or_load)
-    product = packed_product(torch.eye(64, 16), None, "fp32")
-    if product is not None:
-        torch.testing.assert_close(product(torch.eye(16)), torch.eye(16, 64))
-
-
 @needs_packed
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"activation": "swiglu", "norm": "post"}], ids=str)
@@ -371,53 +313,6 @@ def test_sentences_around_the_maximum_length_get_the_same_output(length: int) ->
     packing = Packing(((1, length),), (None,))
     expected = attention.double()(x.double(), packing)
     torch.testing.assert_close(attention.float()(x, packing).double(), expected, rtol=1e-4, atol=1e-5)
-
-
-@torch.inference_mode()
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40), st.sampled_from([4, 16, 64]), st.integers(0, 2**20))
-def test_native_attention_equals_torch(sentences: int, beam: int, length: int, width: int, seed: int) -> None:
-    if not cpu.has_native():
-        pytest.skip("needs AVX-512 and a C++ compiler")
-    torch.manual_seed(seed)
-    q = torch.randn(sentences * beam, 3 * HEADS * width)[:, : HEADS * width]  # as in a joined projection
-    keys_values = torch.randn(sentences, length, 2 * HEADS * width)
-    k, v = (x.view(sentences, length, HEADS, width).transpose(1, 2) for x in keys_values.chunk(2, dim=-1))
-    places = torch.arange(sentences * beam)[torch.rand(sentences * beam) < 0.7]  # other places have no row
-    by_place = q.unflatten(0, (sentences, beam)).unflatten(2, (HEADS, width)).transpose(1, 2).double()
-    for masks in (0, 1, beam):  # none; one of each sentence; one of each place
-        mask = torch.rand(sentences, 1, masks, length) < 0.7 if masks else None
-        if mask is not None:
-            mask[..., 0] = True
-        expected = F.scaled_dot_product_attention(by_place, k.double(), v.double(), mask)
-        rows = expected.transpose(1, 2).reshape(len(q), -1)[places]
-        found = native.attend(q[places], (k, v), mask, places, beam)
-        torch.testing.assert_close(found.double(), rows, rtol=1e-5, atol=1e-5)
-        found = native.attend(q[places], (k.bfloat16(), v.bfloat16()), mask, places, beam)
-        torch.testing.assert_close(found.double(), rows, rtol=0.05, atol=0.05)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("beam", [1, 3])
-def test_native_attention_writes_the_newest_keys_and_values(beam: int, dtype: torch.dtype) -> None:
-    if not cpu.has_native():
-        pytest.skip("needs AVX-512 and a C++ compiler")
-    torch.manual_seed(beam)
-    places = torch.arange(4 * beam)[torch.arange(4 * beam) % 5 != 2]  # other places have no row
-    projected = torch.randn(len(places), 3 * HEADS * 16)
-    projected[0, HEADS * 16], projected[0, -1] = torch.nan, torch.inf
-    table = torch.randn(4, 9, 2 * HEADS * 16).to(dtype)
-    keys, values = (x.view(4, 9, HEADS, 16).transpose(1, 2) for x in table.chunk(2, dim=-1))
-    mask = torch.rand(4, 1, beam, 9) < 0.5
-    mask[..., -beam:] = torch.eye(beam, dtype=torch.bool)
-    expected = table.clone()
-    expected[places // beam, places % beam - beam] = projected[:, HEADS * 16 :].to(dtype)
-    queries, newest = projected[:, : HEADS * 16], projected[:, HEADS * 16 :]
-    attended = native.attend(queries, (keys, values), mask, places, beam, newest)
-    torch.testing.assert_close(table, expected, rtol=0, atol=0, equal_nan=True)
-    again = native.attend(queries, (keys, values), mask, places, beam)
-    torch.testing.assert_close(attended, again, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("causal", [True, False])

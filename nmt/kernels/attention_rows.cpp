@@ -1,5 +1,5 @@
-// Attention of all rows of ragged sentences, forward and backward, for CPUs with AVX-512. native.py compiles this file
-// together with kernels.cpp and describes the arguments.
+// Attention of all rows of ragged sentences, forward and backward, on CPUs with AVX-512. native.py compiles this file
+// and describes the arguments.
 //
 // For each sentence and head, queries, keys and values are copied to fp32 scratch in which rows and columns are padded
 // with zeros to multiples of 16. Keys (in the backward pass values too) are also transposed, so that all products have
@@ -36,25 +36,27 @@ static void store(Bfloat16* to, __mmask16 mask, __m512 x) {  // to the nearest, 
     _mm256_mask_storeu_epi16(to, mask, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
 }
 
-struct Matrix {  // in scratch; its rows are a multiple of 16 numbers
-    float* numbers;
+template <class Number>
+struct Rows {
+    Number* numbers;
     long stride;
-    float* at(long row, long column = 0) const { return numbers + row * stride + column; }
+    Number* at(long row, long column = 0) const { return numbers + row * stride + column; }
 };
+typedef Rows<float> Matrix;  // in scratch; a row is a multiple of 16 numbers long
 
 // Rows of scale * from, (rows, width), with zeros around them.
 template <class Number>
-static void copy(Matrix to, const Number* from, long stride, long rows, long width, float scale = 1) {
+static void copy(Matrix to, Rows<Number> from, long rows, long width, float scale = 1) {
     for (long row = 0; row < rows; row++)
         for (long i = 0; i < width; i += LANES)
-            *(__m512_u*)to.at(row, i) = load(from + row * stride + i, lanes(width - i)) * _mm512_set1_ps(scale);
+            *(__m512_u*)to.at(row, i) = load(from.at(row, i), lanes(width - i)) * _mm512_set1_ps(scale);
 }
 
 template <class Number>
-static void copy_back(Number* to, long stride, Matrix from, long rows, long width, float scale = 1) {
+static void copy_back(Rows<Number> to, Matrix from, long rows, long width, float scale = 1) {
     for (long row = 0; row < rows; row++)
         for (long i = 0; i < width; i += LANES)
-            store(to + row * stride + i, lanes(width - i), *(__m512_u*)from.at(row, i) * _mm512_set1_ps(scale));
+            store(to.at(row, i), lanes(width - i), *(__m512_u*)from.at(row, i) * _mm512_set1_ps(scale));
 }
 
 // Interleave rows i and i + 8 of 16 rows. Four times this transposes them.
@@ -69,12 +71,12 @@ static inline __attribute__((always_inline)) void interleave(const __m512 (&from
 
 // The transpose of `from` (rows, width), with zeros behind its rows.
 template <class Number>
-static void transpose(Matrix to, const Number* from, long stride, long rows, long width) {
+static void transpose(Matrix to, Rows<Number> from, long rows, long width) {
     for (long row = 0; row < rows; row += LANES)
         for (long i = 0; i < width; i += LANES) {
             const __mmask16 mask = lanes(width - i);
             __m512 x[LANES], y[LANES];
-            UNROLL for (long r = 0; r < LANES; r++) x[r] = load(from + (row + r) * stride + i, row + r < rows ? mask : 0);
+            UNROLL for (long r = 0; r < LANES; r++) x[r] = load(from.at(row + r, i), row + r < rows ? mask : 0);
             interleave(x, y), interleave(y, x), interleave(x, y), interleave(y, x);
             UNROLL for (long r = 0; r < LANES; r++) *(__m512_u*)to.at(i + r, row) = x[r];
         }
@@ -83,7 +85,8 @@ static void transpose(Matrix to, const Number* from, long stride, long rows, lon
 // The first operand of a product: a matrix in scratch, or its transpose.
 struct Left {
     const float* numbers;
-    long row, column;  // strides
+    long row_stride, column_stride;
+    float at(long row, long column) const { return numbers[row * row_stride + column * column_stride]; }
 };
 
 // R rows and V vectors of `to` = left (R, depth) times right (depth, V * 16), plus `to` if `add`.
@@ -96,7 +99,7 @@ static void tile(float* to, long stride, Left left, const float* right, long rig
     for (long i = 0; i < depth; i++, right += right_stride)
         UNROLL for (int r = 0; r < R; r++)
             UNROLL for (int v = 0; v < V; v++)
-                sums[r][v] += _mm512_set1_ps(left.numbers[r * left.row + i * left.column]) * *(__m512_u*)(right + v * LANES);
+                sums[r][v] += _mm512_set1_ps(left.at(r, i)) * *(__m512_u*)(right + v * LANES);
     for (int r = 0; r < R; r++)
         for (int v = 0; v < V; v++) *(__m512_u*)(to + r * stride + v * LANES) = sums[r][v];
 }
@@ -115,12 +118,15 @@ static void product(Matrix to, Left left, Matrix right, long rows, long columns,
     for (long column = 0; column < done; column += V * LANES)
         for (long t = 0, row = 0, next; t < tiles; t++, row = next) {
             next = (t + 1) * rows / tiles;
-            const Left part = {left.numbers + row * left.row, left.row, left.column};
-            tile_of<R, V>(next - row, to.at(row, column), to.stride, part, right.at(0, column), right.stride, depth, add);
+            Left part = left;
+            part.numbers += row * left.row_stride;
+            const float* columns_of_right = right.at(0, column);
+            tile_of<R, V>(next - row, to.at(row, column), to.stride, part, columns_of_right, right.stride, depth, add);
         }
-    if constexpr (V > 1)
-        if (done < columns)
-            product<V / 2>({to.at(0, done), to.stride}, left, {right.at(0, done), right.stride}, rows, columns - done, depth, add);
+    if constexpr (V > 1) {
+        const Matrix rest_of_to = {to.at(0, done), to.stride}, rest_of_right = {right.at(0, done), right.stride};
+        if (done < columns) product<V / 2>(rest_of_to, left, rest_of_right, rows, columns - done, depth, add);
+    }
 }
 
 // exp of numbers up to 80, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as precise as fp32.
@@ -132,7 +138,7 @@ static __m512 exp(__m512 x) {
     return _mm512_scalef_ps((y * r + 5.0000001201e-1f) * r * r + r + 1, n);
 }
 
-struct Rows {
+struct Arguments {
     void *queries, *keys, *values, *output;                      // output: in the backward pass its gradient
     void *query_gradient, *key_gradient, *value_gradient;        // in the forward pass unused
     float *logsumexp, *scratch;                                  // (rows, heads); of each thread
@@ -144,11 +150,11 @@ struct Rows {
 // One head of one sentence, and its scratch.
 template <class Number>
 struct Head {
-    const Rows& a;
+    const Arguments& a;
     long head, first_query, first_key, queries, keys, width, columns;
     Matrix k, k_transposed, v, v_transposed, q, g, weights, to_weights, to_k, to_v;
 
-    Head(const Rows& a, long sentence, long head, float* scratch) : a(a), head(head), width(padded(a.width)) {
+    Head(const Arguments& a, long sentence, long head, float* scratch) : a(a), head(head), width(padded(a.width)) {
         first_query = a.query_offsets[sentence], queries = a.query_offsets[sentence + 1] - first_query;
         first_key = a.key_offsets[sentence], keys = a.key_offsets[sentence + 1] - first_key;
         columns = padded(keys);
@@ -158,33 +164,23 @@ struct Head {
         for (Matrix* m : {&weights, &to_weights}) *m = {scratch, columns}, scratch += QUERIES * columns;
     }
 
-    Number* at(void* numbers, long stride, long row) const { return (Number*)numbers + row * stride + head * a.width; }
+    Rows<Number> rows(void* numbers, long stride, long first) const {
+        return {(Number*)numbers + first * stride + head * a.width, stride};
+    }
     float scale() const { return 1 / std::sqrt((float)a.width); }
     long visible(long query) const { return a.causal ? std::min(query + 1, keys) : keys; }
 
-    // Every head of a row lies in other cache lines, which the processor does not foresee.
-    void prefetch(bool is_backward) const {
-        prefetch(at(a.queries, a.query_stride, first_query), a.query_stride, queries);
-        prefetch(at(a.keys, a.key_stride, first_key), a.key_stride, keys);
-        prefetch(at(a.values, a.key_stride, first_key), a.key_stride, keys);
-        if (is_backward) prefetch(at(a.output, a.output_stride, first_query), a.output_stride, queries);
-    }
-
-    void prefetch(const Number* from, long stride, long rows) const {
-        for (long row = 0; row < std::min(rows, QUERIES); row++)
-            for (long i = 0; i < a.width; i += 64 / sizeof(Number)) __builtin_prefetch(from + row * stride + i, 0, 2);
-    }
-
     void forward() const {
-        transpose(k_transposed, at(a.keys, a.key_stride, first_key), a.key_stride, keys, a.width);
-        copy(v, at(a.values, a.key_stride, first_key), a.key_stride, keys, a.width);
+        transpose(k_transposed, rows(a.keys, a.key_stride, first_key), keys, a.width);
+        copy(v, rows(a.values, a.key_stride, first_key), keys, a.width);
         for (long query = 0; query < queries; query += QUERIES) {
-            const long count = std::min(QUERIES, queries - query), row = first_query + query, seen = visible(query + count - 1);
-            copy(q, at(a.queries, a.query_stride, row), a.query_stride, count, a.width, scale());
+            const long count = std::min(QUERIES, queries - query), row = first_query + query;
+            const long seen = visible(query + count - 1);
+            copy(q, rows(a.queries, a.query_stride, row), count, a.width, scale());
             product(weights, {q.numbers, width, 1}, k_transposed, count, padded(seen), a.width);
             for (long i = 0; i < count; i++) softmax(weights.at(i), visible(query + i), padded(seen), row + i);
             product(g, {weights.numbers, columns, 1}, v, count, width, seen);
-            copy_back(at(a.output, a.output_stride, row), a.output_stride, g, count, a.width);
+            copy_back(rows(a.output, a.output_stride, row), g, count, a.width);
         }
     }
 
@@ -206,24 +202,25 @@ struct Head {
     }
 
     void backward() const {
-        copy(k, at(a.keys, a.key_stride, first_key), a.key_stride, keys, a.width);
-        transpose(k_transposed, at(a.keys, a.key_stride, first_key), a.key_stride, keys, a.width);
-        transpose(v_transposed, at(a.values, a.key_stride, first_key), a.key_stride, keys, a.width);
+        copy(k, rows(a.keys, a.key_stride, first_key), keys, a.width);
+        transpose(k_transposed, rows(a.keys, a.key_stride, first_key), keys, a.width);
+        transpose(v_transposed, rows(a.values, a.key_stride, first_key), keys, a.width);
         std::fill(to_k.numbers, to_k.at(keys), 0), std::fill(to_v.numbers, to_v.at(keys), 0);
         for (long query = 0; query < queries; query += QUERIES) {
-            const long count = std::min(QUERIES, queries - query), row = first_query + query, seen = visible(query + count - 1);
-            copy(q, at(a.queries, a.query_stride, row), a.query_stride, count, a.width, scale());
-            copy(g, at(a.output, a.output_stride, row), a.output_stride, count, a.width);
+            const long count = std::min(QUERIES, queries - query), row = first_query + query;
+            const long seen = visible(query + count - 1);
+            copy(q, rows(a.queries, a.query_stride, row), count, a.width, scale());
+            copy(g, rows(a.output, a.output_stride, row), count, a.width);
             product(weights, {q.numbers, width, 1}, k_transposed, count, padded(seen), a.width);
             product(to_weights, {g.numbers, width, 1}, v_transposed, count, padded(seen), a.width);
             for (long i = 0; i < count; i++) through_softmax(i, visible(query + i), padded(seen), row + i);
             product(to_v, {weights.numbers, 1, columns}, g, seen, width, count, true);
             product(to_k, {to_weights.numbers, 1, columns}, q, seen, width, count, true);
             product(q, {to_weights.numbers, columns, 1}, k, count, width, seen);
-            copy_back(at(a.query_gradient, a.query_gradient_stride, row), a.query_gradient_stride, q, count, a.width, scale());
+            copy_back(rows(a.query_gradient, a.query_gradient_stride, row), q, count, a.width, scale());
         }
-        copy_back(at(a.key_gradient, a.key_gradient_stride, first_key), a.key_gradient_stride, to_k, keys, a.width);
-        copy_back(at(a.value_gradient, a.key_gradient_stride, first_key), a.key_gradient_stride, to_v, keys, a.width);
+        copy_back(rows(a.key_gradient, a.key_gradient_stride, first_key), to_k, keys, a.width);
+        copy_back(rows(a.value_gradient, a.key_gradient_stride, first_key), to_v, keys, a.width);
     }
 
     // The gradient of a row's scores: weights * (to_weights - sum of weights * to_weights).
@@ -244,7 +241,7 @@ static long scratch_of(long width, long longest) {
 }
 
 template <class Number>
-static void each_head(const Rows& a, bool is_backward) {
+static void each_head(const Arguments& a, bool is_backward) {
     const long items = a.sentences * a.heads, size = scratch_of(a.width, a.longest);
 #pragma omp parallel num_threads(a.threads) if (a.threads > 1)
     {
@@ -255,7 +252,6 @@ static void each_head(const Rows& a, bool is_backward) {
 #pragma omp for schedule(dynamic, std::clamp(items / (8 * a.threads), 1L, a.heads))
         for (long item = 0; item < items; item++) {
             const Head<Number> head(a, item / a.heads, item % a.heads, scratch);
-            if (item + 1 < items) Head<Number>(a, (item + 1) / a.heads, (item + 1) % a.heads, scratch).prefetch(is_backward);
             is_backward ? head.backward() : head.forward();
         }
     }
@@ -263,6 +259,6 @@ static void each_head(const Rows& a, bool is_backward) {
 
 extern "C" {
 long attention_scratch(long width, long longest) { return scratch_of(width, longest); }
-void attend_rows_fp32(const Rows& rows, bool is_backward) { each_head<float>(rows, is_backward); }
-void attend_rows_bf16(const Rows& rows, bool is_backward) { each_head<Bfloat16>(rows, is_backward); }
+void attend_rows_fp32(const Arguments& rows, bool is_backward) { each_head<float>(rows, is_backward); }
+void attend_rows_bf16(const Arguments& rows, bool is_backward) { each_head<Bfloat16>(rows, is_backward); }
 }

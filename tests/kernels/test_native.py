@@ -1,0 +1,464 @@
+"""The kernels in C++ against plain torch in float64, and the cache of the compiled library."""
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from nmt.kernels import native
+from nmt.kernels.native import Layout, attend_rows, attend_rows_backward
+
+needs_native = pytest.mark.skipif(native.library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
+HEADS = 3
+
+
+# products
+
+
+@pytest.fixture(params=[True, False], ids=["with AMX", "without AMX"])
+def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the two kernels for bf16."""
+    if not request.param:
+        monkeypatch.setattr(native, "_has_amx", lambda: False)
+    elif not native._has_amx():
+        pytest.skip("needs a processor with AMX")
+
+
+def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> native.Product:
+    product = native.product(weight, bias, precision)
+    if product is None:
+        pytest.skip(f"this processor has no instructions for {precision}")
+    return product
+
+
+@needs_native
+@torch.inference_mode()
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 220), st.integers(1, 6), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+def test_products_equal_torch_with_what_follows_them(
+    rows: int, inputs: int, outputs: int, biased: bool, added: bool, relu: bool
+) -> None:
+    torch.manual_seed(rows * inputs * outputs)
+    x, residual = torch.randn(rows, 16 * inputs), torch.randn(rows, 64 * outputs) if added else None
+    weight, bias = torch.randn(64 * outputs, 16 * inputs), torch.randn(64 * outputs) if biased else None
+    product = native.product(weight, bias, "fp32")
+    assert product is not None
+    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    expected = (expected.relu() if relu else expected) + (residual if added else 0)
+    torch.testing.assert_close(product(x, residual, relu).double(), expected, rtol=1e-5, atol=1e-4)
+    assert native.product(weight[:-1], None, "fp32") is None  # no whole tile
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize(("inputs", "outputs"), [(32, 64), (48, 64), (512, 192)])
+@pytest.mark.parametrize("rows", [0, 1, 6, 16, 17, 33, 96, 97, 128, 150])
+def test_products_in_bf16_round_only_their_operands(amx: None, rows: int, inputs: int, outputs: int) -> None:
+    torch.manual_seed(rows)
+    weight, bias, x = torch.randn(outputs, inputs), torch.randn(outputs), torch.randn(rows, inputs)
+    expected = F.linear(x.bfloat16().double(), weight.bfloat16().double(), bias.double())
+    found = product_or_skip(weight, bias, "bf16")(x)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+    relu = product_or_skip(weight, bias, "bf16")(x, found, True)
+    torch.testing.assert_close(relu.double(), expected.relu() + expected, rtol=1e-5, atol=2e-4)
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("place", ["weight", "bias", "input", "residual"])
+def test_a_nan_remains_in_the_results_that_depend_on_it(amx: None, precision: str, relu: bool, place: str) -> None:
+    torch.manual_seed(0)
+    tensors = {"weight": torch.randn(128, 64), "bias": torch.randn(128), "input": torch.randn(9, 64)}
+    tensors["residual"] = torch.randn(9, 128)
+    where = {"weight": (70, 3), "bias": (70,), "input": (2, 33), "residual": (2, 70)}[place]
+    tensors[place][where] = torch.nan
+    product = product_or_skip(tensors["weight"], tensors["bias"], precision)
+    expected = torch.zeros(9, 128, dtype=torch.bool)
+    of = {"input": (2, slice(None)), "residual": (2, 70)}.get(place, (slice(None), 70))
+    expected[of] = True
+    assert torch.equal(product(tensors["input"], tensors["residual"], relu).isnan(), expected)
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize("is_negative", [False, True])
+@pytest.mark.parametrize(("rows", "precision"), [(1, "fp32"), (100, "fp32"), (100, "bf16")])
+def test_screened_logits_have_their_precision_where_they_are_close_to_the_largest(
+    rows: int, precision: str, is_negative: bool
+) -> None:
+    torch.manual_seed(rows)
+    weight, x = torch.randn(192, 64), torch.randn(rows, 64) / 2
+    if is_negative:  # all logits are less than the zeros behind the vocabulary
+        weight, x = -weight.abs(), x.abs()
+    weight[180:] = 0  # as behind a vocabulary of 180
+    product = native.screened_product(weight, 180, precision)
+    if product is None:
+        pytest.skip("this processor has no instructions for int8")
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    found, expected = product(x)[:, :180], x.to(dtype).float() @ weight[:180].to(dtype).float().t()
+    close = expected >= expected.amax(1, keepdim=True) - 1.5  # 2, but for errors of the screening
+    assert 0 < close.float().mean() < 0.9
+    torch.testing.assert_close(found[close], expected[close], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.3)
+    assert not torch.equal(found, expected)
+
+
+@needs_native
+@torch.inference_mode()
+def test_forbidden_ids_do_not_count_as_the_largest_of_screened_logits() -> None:
+    torch.manual_seed(0)
+    weight, x = torch.randn(192, 64), torch.randn(50, 64) / 2
+    forbidden = torch.tensor([3, 77])
+    weight[3] = x.mean(0) * 40  # far above the others in some rows, far below in others
+    product = native.screened_product(weight, 180, "fp32", forbidden)
+    if product is None:
+        pytest.skip("this processor has no instructions for int8")
+    expected = (x @ weight.t())[:, :180]
+    assert ((expected[:, 3] - expected.amax(1)) == 0).any()
+    expected[:, forbidden] = -torch.inf
+    found = product(x)[:, :180]
+    close = expected >= expected.amax(1, keepdim=True) - 1.5
+    torch.testing.assert_close(found[close], expected[close], rtol=1e-5, atol=1e-5)
+    assert torch.equal(found.argmax(1), expected.argmax(1))
+    assert bool((found[:, forbidden] == -torch.inf).all())
+
+
+# attention of one query a hypothesis
+
+
+@needs_native
+@torch.inference_mode()
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40), st.sampled_from([4, 16, 64]), st.integers(0, 2**20))
+def test_attention_of_hypotheses_equals_torch(sentences: int, beam: int, length: int, width: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    q = torch.randn(sentences * beam, 3 * HEADS * width)[:, : HEADS * width]  # as in a joined projection
+    keys_values = torch.randn(sentences, length, 2 * HEADS * width)
+    k, v = (x.view(sentences, length, HEADS, width).transpose(1, 2) for x in keys_values.chunk(2, dim=-1))
+    places = torch.arange(sentences * beam)[torch.rand(sentences * beam) < 0.7]  # other places have no row
+    by_place = q.unflatten(0, (sentences, beam)).unflatten(2, (HEADS, width)).transpose(1, 2).double()
+    for masks in (0, 1, beam):  # none; one of each sentence; one of each place
+        mask = torch.rand(sentences, 1, masks, length) < 0.7 if masks else None
+        if mask is not None:
+            mask[..., 0] = True
+        expected = F.scaled_dot_product_attention(by_place, k.double(), v.double(), mask)
+        rows = expected.transpose(1, 2).reshape(len(q), -1)[places]
+        found = native.attend(q[places], (k, v), mask, places, beam)
+        torch.testing.assert_close(found.double(), rows, rtol=1e-5, atol=1e-5)
+        found = native.attend(q[places], (k.bfloat16(), v.bfloat16()), mask, places, beam)
+        torch.testing.assert_close(found.double(), rows, rtol=0.05, atol=0.05)
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_attention_of_hypotheses_writes_the_newest_keys_and_values(beam: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(beam)
+    places = torch.arange(4 * beam)[torch.arange(4 * beam) % 5 != 2]  # other places have no row
+    projected = torch.randn(len(places), 3 * HEADS * 16)
+    projected[0, HEADS * 16], projected[0, -1] = torch.nan, torch.inf
+    table = torch.randn(4, 9, 2 * HEADS * 16).to(dtype)
+    keys, values = (x.view(4, 9, HEADS, 16).transpose(1, 2) for x in table.chunk(2, dim=-1))
+    mask = torch.rand(4, 1, beam, 9) < 0.5
+    mask[..., -beam:] = torch.eye(beam, dtype=torch.bool)
+    expected = table.clone()
+    expected[places // beam, places % beam - beam] = projected[:, HEADS * 16 :].to(dtype)
+    queries, newest = projected[:, : HEADS * 16], projected[:, HEADS * 16 :]
+    attended = native.attend(queries, (keys, values), mask, places, beam, newest)
+    torch.testing.assert_close(table, expected, rtol=0, atol=0, equal_nan=True)
+    again = native.attend(queries, (keys, values), mask, places, beam)
+    torch.testing.assert_close(attended, again, rtol=0, atol=0, equal_nan=True)
+
+
+@needs_native
+def test_attention_of_hypotheses_refuses_tensors_that_it_cannot_read() -> None:
+    queries, places = torch.randn(2, 12), torch.arange(2)
+    keys, values = torch.randn(2, 2, 3, 5, 4)
+    mask = torch.ones(2, 1, 1, 9, dtype=torch.bool)
+    native.attend(queries, (keys, values), mask[..., :5].contiguous(), places, 1)
+    for arguments in (
+        (queries, (keys, values), mask[..., :5], places, 1),
+        (queries, (keys, values), mask[..., :5].contiguous().byte(), places, 1),
+        (queries, (keys, values.transpose(2, 3).contiguous().transpose(2, 3)), None, places, 1),
+        (queries, (keys, values.bfloat16()), None, places, 1),
+        (queries.double(), (keys, values), None, places, 1),
+    ):
+        with pytest.raises(AssertionError):
+            native.attend(*arguments)
+
+
+# attention of rows
+
+
+def by_torch(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> Tensor:
+    """Attend within one sentence at a time."""
+    if keys_values is None:
+        queries, keys_values = queries.tensor_split([queries.size(1) // 3], dim=1)
+    rows = []
+    for sentence in range(len(layout.queries) - 1):
+        of_queries, of_keys = (slice(*offsets[sentence : sentence + 2]) for offsets in (layout.queries, layout.keys))
+        keys, values = keys_values[of_keys].chunk(2, dim=1)
+        q, k, v = (x.unflatten(1, (layout.heads, -1)).transpose(0, 1) for x in (queries[of_queries], keys, values))
+        scores = q @ k.transpose(1, 2) / q.size(2) ** 0.5
+        if layout.causal:
+            hidden = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(hidden, -torch.inf)
+        rows.append((scores.softmax(-1) @ v).transpose(0, 1).flatten(1))
+    return torch.cat(rows)
+
+
+def offsets_of(lengths: list[int]) -> native.Offsets:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def columns(rows: int, count: int, dtype: torch.dtype) -> Tensor:
+    """Return random numbers (rows, count) that are columns of a wider matrix."""
+    return torch.randn(rows, count + 7).to(dtype)[:, 3 : count + 3]
+
+
+def check_rows(kind: str, lengths: list[tuple[int, int]], width: int, dtype: torch.dtype) -> None:
+    """Compare output and gradients with those of torch, with one thread and with two."""
+    to = offsets_of([query for query, _ in lengths])
+    layout = Layout(to, offsets_of([key for _, key in lengths]) if kind == "cross" else to, HEADS, kind == "causal")
+    dim, rows = HEADS * width, int(to[-1])
+    queries = columns(rows, dim if kind == "cross" else 3 * dim, dtype)
+    keys_values = columns(int(layout.keys[-1]), 2 * dim, dtype) if kind == "cross" else None
+    direction = columns(rows, dim, dtype)
+    inputs = [x.double().requires_grad_() for x in (queries, keys_values) if x is not None]
+    expected = by_torch(inputs[0], inputs[1] if kind == "cross" else None, layout)
+    expected_gradients = torch.autograd.grad(expected, inputs, direction.double())
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        output, logsumexp = attend_rows(queries, keys_values, layout)
+        gradients = attend_rows_backward(direction, queries, keys_values, logsumexp, layout)
+        found.append([output, *(gradient for gradient in gradients if gradient is not None)])
+    close = {"rtol": 1e-4, "atol": 2e-5} if dtype == torch.float32 else {"rtol": 2**-8, "atol": 1e-4}
+    for one, two, exact in zip(*found, [expected, *expected_gradients], strict=True):
+        assert one.dtype == dtype
+        assert torch.equal(one, two)
+        torch.testing.assert_close(one.double(), exact, **close)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@needs_native
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [8, 12, 32, 64])
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+def test_attention_of_rows_equals_torch(kind: str, width: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(width)
+    lengths = [(5, 3), (1, 17), (0, 2), (17, 0), (130, 1), (16, 16), (0, 0), (300, 40), (64, 300), (65, 33)]
+    check_rows(kind, lengths, width, dtype)
+
+
+@needs_native
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["self", "causal", "cross"]),
+    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), min_size=1, max_size=8),
+    st.integers(1, 70),
+    st.integers(0, 2**20),
+)
+def test_attention_of_rows_of_any_lengths_equals_torch(
+    kind: str, lengths: list[tuple[int, int]], width: int, seed: int
+) -> None:
+    before = torch.get_num_threads()
+    torch.manual_seed(seed)
+    check_rows(kind, lengths, width, torch.float32)
+    torch.set_num_threads(before)
+
+
+@needs_native
+def test_attention_of_rows_without_sentences_or_with_large_scores() -> None:
+    nothing = Layout(offsets_of([]), offsets_of([]), HEADS)
+    output, logsumexp = attend_rows(torch.empty(0, 72), None, nothing)
+    assert output.shape == (0, 24)
+    assert attend_rows_backward(output, torch.empty(0, 72), None, logsumexp, nothing)[0].shape == (0, 72)
+    layout = Layout(offsets_of([20]), offsets_of([20]), HEADS)
+    queries = torch.randn(20, 72) * 100  # differences of scores are in the thousands
+    output, _ = attend_rows(queries, None, layout)
+    torch.testing.assert_close(output.double(), by_torch(queries.double(), None, layout), rtol=1e-3, atol=0.02)
+
+
+@needs_native
+@pytest.mark.parametrize("column", [0, 24, 48])
+def test_a_nan_stays_in_its_sentence(column: int) -> None:
+    layout = Layout(offsets_of([4, 20, 3]), offsets_of([4, 20, 3]), HEADS)
+    queries = torch.randn(27, 72)
+    queries[10, column] = torch.nan
+    output, logsumexp = attend_rows(queries, None, layout)
+    gradient, _ = attend_rows_backward(torch.ones(27, 24), queries, None, logsumexp, layout)
+    for found in (output, gradient):
+        assert found[4:24].isnan().any()
+        assert not found[:4].isnan().any()
+        assert not found[24:].isnan().any()
+
+
+# compilation and the cache
+
+compile_or_load = native.library.__wrapped__
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of an empty cache, for a library that is compiled in a moment."""
+    source = tmp_path / "small.cpp"
+    source.write_text('extern "C" int answer() { return 42; }\n')
+    monkeypatch.setattr(native, "_SOURCES", [source])
+    monkeypatch.setattr(native, "problem", None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NMT_CPU_KERNELS", "on")
+    return tmp_path / "cache" / "nmt"
+
+
+def compiler(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a compiler before that of the system."""
+    path = folder / "bin" / "c++"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+
+@needs_native
+def test_kernels_are_compiled_once_for_each_processor(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compile_or_load().answer() == 42
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    (made,) = cache.iterdir()
+    before = made.stat().st_mtime_ns
+    assert compile_or_load() is not None
+    assert [path.stat().st_mtime_ns for path in cache.iterdir()] == [before]
+    features = native._processor_features()
+    monkeypatch.setattr(native, "_processor_features", lambda: features | {"of-another"})
+    assert compile_or_load() is not None
+    assert len(list(cache.iterdir())) == 2
+    assert native.problem is None
+
+
+@needs_native
+@pytest.mark.parametrize("size", [0, 5000])
+def test_truncated_library_is_compiled_again(cache: Path, size: int) -> None:
+    compile_or_load()
+    (made,) = cache.iterdir()
+    content = made.read_bytes()
+    made.unlink()  # the process has mapped this file
+    made.write_bytes(content[:size])
+    made.chmod(0o700)
+    assert compile_or_load().answer() == 42
+    (again,) = cache.iterdir()
+    assert again.stat().st_size == len(content)
+
+
+@needs_native
+def test_changed_library_is_not_loaded(cache: Path) -> None:
+    compile_or_load()
+    (made,) = cache.iterdir()
+    content = made.read_bytes()
+    made.unlink()
+    made.write_bytes(content.replace(b"answer", b"planted"[:6]))
+    made.chmod(0o700)
+    assert compile_or_load().answer() == 42
+
+
+@needs_native
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+@pytest.mark.parametrize("place", ["folder", "file"])
+def test_library_that_others_can_change_is_refused(cache: Path, place: str, mode: int) -> None:
+    compile_or_load()
+    (made,) = cache.iterdir()
+    path = cache if place == "folder" else made
+    path.chmod(mode)
+    assert compile_or_load() is None
+    assert native.problem is not None
+    assert f"other users may change {path}: chmod go-w would forbid it" in native.problem
+    path.chmod(0o700)
+    assert compile_or_load() is not None
+    assert native.problem is None
+
+
+@needs_native
+def test_library_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_or_load()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert compile_or_load() is None
+    assert native.problem is not None
+    assert f"{cache} belongs to another user" in native.problem
+
+
+@needs_native
+def test_relative_cache_folder_is_ignored(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert compile_or_load() is not None
+    assert len(list((tmp_path / "home" / ".cache" / "nmt").iterdir())) == 1
+    assert not (tmp_path / "relative").exists()
+
+
+@needs_native
+def test_folders_of_killed_compilations_are_removed(cache: Path) -> None:
+    compile_or_load()
+    for name, age in (("compiling-old", 7200), ("compiling-new", 60)):
+        (cache / name).mkdir()
+        os.utime(cache / name, (time.time() - age,) * 2)
+    compile_or_load()
+    assert [path.name for path in cache.glob("compiling-*")] == ["compiling-new"]
+
+
+@needs_native
+def test_missing_compiler_is_a_problem_in_words(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert compile_or_load() is None
+    assert native.problem is not None
+    assert native.problem.endswith("no C++ compiler (c++ or g++) found")
+
+
+@needs_native
+def test_failing_compiler_is_a_problem_in_one_line(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler(tmp_path, "printf 'In file x:\n  fatal error: no space left\nmore\n' >&2; exit 1", monkeypatch)
+    assert compile_or_load() is None
+    assert native.problem is not None
+    assert native.problem.endswith("bin/c++ failed: fatal error: no space left")
+    assert list(cache.iterdir()) == []
+
+
+@needs_native
+def test_compiler_without_openmp_is_enough(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.which("c++") or shutil.which("g++")
+    compiler(tmp_path, f'case "$*" in *-fopenmp*) exit 1;; esac; exec {real} "$@"', monkeypatch)
+    assert compile_or_load().answer() == 42
+
+
+def test_kernels_that_are_off_or_not_for_this_processor_are_no_problem(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "problem", "earlier")
+    monkeypatch.setenv("NMT_CPU_KERNELS", "off")
+    assert compile_or_load() is native.problem is None
+    monkeypatch.setenv("NMT_CPU_KERNELS", "on")
+    monkeypatch.setattr(native, "_processor_features", lambda: {"avx2"})
+    assert compile_or_load() is native.problem is None
+    assert not cache.exists()
