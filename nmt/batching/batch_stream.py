@@ -1,9 +1,12 @@
 """The endless sequence of training batches: plans of epochs, and a thread that reads them while the model computes.
 
-The plan of an epoch consists of its length groups in random order: a function of (seed, epoch) alone. Sentences of
-similar length form a group, so that there is little padding.
+Sentences of similar length form a group, so that there is little padding. An epoch is read in windows of at most a
+million pairs: blocks of consecutive pairs from random places, whose pairs are sorted and divided into length groups in
+random order. Each window is a function of (seed, epoch, window) alone and is planned while the one before it is read,
+so that neither the time to the first batch nor RAM depends on the size of the corpus.
 """
 
+import math
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,22 +20,39 @@ from nmt.batching.batch import Batch, Indices, Sizes, assemble
 from nmt.config import Recipe
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
-EpochPlan = list[Indices]  # the length groups of an epoch, in order
+EpochPlan = list[Indices]  # the length groups of an epoch, or of a window of it, in order
 
 # limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too
 _SOURCE_ALLOWANCE = 2
 _GROUPS_MEASURED = 5_000
+# Pairs that are sorted together at most, and consecutive pairs of a block. Smaller windows cause more padding; larger
+# blocks put neighbors in the corpus, such as sentences of a document, into one group more often.
+_WINDOW, _BLOCK = 1 << 20, 1 << 10
 _AHEAD = 2  # updates read in advance: one is being copied to the device, one is in reserve
 
 
 def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int) -> EpochPlan:
-    """Divide the corpus into groups of at most `budget` padded target tokens (sentences × longest).
+    """Return the plans of all windows of an epoch in a list, which needs 16 bytes of RAM for each pair.
 
-    A pair longer than the budget is a group by itself. The same arguments give the same plan, which contains each pair
-    as often as its weight states.
+    It contains each pair as often as its weight states. Training plans window by window.
     """
-    pairs, random = np.arange(len(split), dtype=np.int64), np.random.default_rng([seed, epoch])
-    pairs = _repeated(pairs, split.weights(pairs), random)
+    windows = range(window_count(split))
+    return [group for window in windows for group in plan_window(split, budget, seed, DataPosition(epoch, 0, window))]
+
+
+def window_count(split: PreparedSplit) -> int:
+    """Return the number of windows of an epoch; they are of the same size, except for a block."""
+    pairs = sum(part.pairs * math.ceil(part.weight) for part in split.corpora)
+    return 1 if pairs <= _WINDOW else -(-pairs // (_WINDOW - _BLOCK))
+
+
+def plan_window(split: PreparedSplit, budget: int, seed: int, position: "DataPosition") -> EpochPlan:
+    """Divide the pairs of the window of a position into groups of at most `budget` padded target tokens.
+
+    These are sentences × longest. A pair longer than the budget is a group by itself. The same arguments give the same
+    plan; the group of the position has no influence.
+    """
+    pairs, random = _pairs_of_window(split, seed, position)
     random.shuffle(pairs)
     # by target length, then by source length, ascending and descending in turn: source lengths stay similar where one
     # target length ends and the next begins; pairs of equal lengths keep their random order, since the sort is stable
@@ -67,20 +87,50 @@ def cut_into_groups(ordered: Indices, split: PreparedSplit, budget: int) -> list
     return groups
 
 
-def _repeated(pairs: Indices, weights: NDArray[np.float32], random: np.random.Generator) -> Indices:
-    """Repeat each pair floor(weight) times, and once more with the remaining probability; return at least one pair."""
-    if (weights == 1).all():
-        return pairs
-    drawn = np.repeat(pairs, np.floor(weights + random.random(len(weights))).astype(np.int64))
-    return drawn if len(drawn) else random.choice(pairs, 1)
+def _pairs_of_window(
+    split: PreparedSplit, seed: int, position: "DataPosition"
+) -> tuple[Indices, np.random.Generator]:  # fmt: skip
+    """Return the pairs (N,) of a window, at least one, N ≤ _WINDOW; and a generator for their order.
+
+    A pair of weight w is in floor(w) blocks of the epoch, which may be in different windows, and in one more with the
+    remaining probability. Of all pairs there are only these blocks in RAM, 24 bytes for each 1,024 pairs.
+    """
+    windows, key = window_count(split), [seed, position.epoch]
+    starts, sizes, chances = _blocks(split)
+    if windows > 1:
+        order = np.random.default_rng(key).permutation(len(starts))
+        before = np.cumsum(sizes[order]) - sizes[order]  # pairs in the blocks before each
+        chosen = order[before * windows // int(sizes.sum()) == position.window]
+        starts, sizes, chances = starts[chosen], sizes[chosen], chances[chosen]
+        key = [*key, 1 + position.window]  # numpy takes a last 0 for none
+    random = np.random.default_rng(key)
+    pairs = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+    if (chances < 1).any():
+        drawn = pairs[random.random(len(pairs)) < np.repeat(chances, sizes)]
+        pairs = drawn if len(drawn) else random.choice(pairs, 1)
+    return pairs, random
+
+
+def _blocks(split: PreparedSplit) -> tuple[Indices, Indices, NDArray[np.float64]]:
+    """Return the first pair, the size and the probability of each pair, (blocks,), of the blocks of an epoch."""
+    blocks, first = [], 0
+    for part in split.corpora:
+        own, copies = np.arange(0, part.pairs, _BLOCK), np.arange(math.ceil(part.weight))
+        sizes = np.minimum(_BLOCK, part.pairs - own)
+        chances = np.minimum(1.0, part.weight - copies)
+        blocks.append((*(np.tile(one, len(copies)) for one in (first + own, sizes)), np.repeat(chances, len(own))))
+        first += part.pairs
+    starts, sizes, chances = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    return starts, sizes, chances
 
 
 @dataclass(frozen=True)
 class DataPosition:
-    """The next length group: the epoch, and the number of the group in its plan."""
+    """The next length group: the epoch, the number of the group in its window, and the window."""
 
     epoch: int = 0
     group: int = 0
+    window: int = 0
 
 
 @dataclass
@@ -99,7 +149,8 @@ class BatchStream:
     rank: int = 0
     world_size: int = 1
     sizes: Sizes | None = None  # to which batches are filled, see `assemble`
-    _planned: tuple[int, EpochPlan] | None = field(default=None, init=False)  # an epoch and its plan
+    _planned: tuple[DataPosition, EpochPlan] | None = field(default=None, init=False)  # a window and its plan
+    _ahead: tuple[DataPosition, Future[EpochPlan]] | None = field(default=None, init=False)  # the one after it
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, corpus: PreparedCorpus) -> Self:
@@ -112,9 +163,9 @@ class BatchStream:
         for _ in range(self.groups):
             group = self.position.group
             shares.append(self.share(self.plan()[group], group))
+            following = self._plan_ahead()
             is_last = group + 1 == len(self.plan())
-            epoch = self.position.epoch
-            self.position = DataPosition(epoch + 1) if is_last else DataPosition(epoch, group + 1)
+            self.position = following if is_last else replace(self.position, group=group + 1)
         return self.batch(shares)
 
     def share(self, pairs: Indices, group: int) -> Indices:
@@ -126,21 +177,33 @@ class BatchStream:
         return assemble([self.split.gather(pairs) for pairs in shares if len(pairs)], self.sizes)
 
     def plan(self) -> EpochPlan:
-        """Return the plan of the current epoch."""
-        epoch = self.position.epoch
-        if self._planned is None or self._planned[0] != epoch:
-            self._planned = epoch, plan_epoch(self.split, self.budget, self.seed, epoch)
+        """Return the plan of the current window."""
+        window = replace(self.position, group=0)
+        if self._planned is None or self._planned[0] != window:
+            ahead = self._ahead is not None and self._ahead[0] == window and self._ahead[1].result()
+            self._planned = window, ahead or plan_window(self.split, self.budget, self.seed, window)
         return self._planned[1]
+
+    def _plan_ahead(self) -> DataPosition:
+        """Begin to plan the window after the current one in a thread, unless it has begun; return its position."""
+        epoch, window = self.position.epoch, self.position.window + 1
+        following = DataPosition(epoch, 0, window) if window < window_count(self.split) else DataPosition(epoch + 1)
+        if self._ahead is None or self._ahead[0] != following:
+            planner = ThreadPoolExecutor(1, "planner")
+            self._ahead = following, planner.submit(plan_window, self.split, self.budget, self.seed, following)
+            planner.shutdown(wait=False)  # the thread ends with the plan
+        return following
 
     @property
     def epochs_read(self) -> float:
-        """Return the number of epochs read, with the fraction of the current one."""
-        return self.position.epoch + self.position.group / len(self.plan())
+        """Return the number of epochs read, with the fraction of the current one, whose windows count the same."""
+        position = self.position
+        return position.epoch + (position.window + position.group / len(self.plan())) / window_count(self.split)
 
     @property
     def batches_an_epoch(self) -> float:
-        """Return the number of batches in the current epoch."""
-        return len(self.plan()) / self.groups
+        """Return the number of batches in the current epoch, if each window has as many as the current one."""
+        return len(self.plan()) * window_count(self.split) / self.groups
 
 
 @dataclass(frozen=True)

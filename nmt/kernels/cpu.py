@@ -23,7 +23,6 @@ from nmt.kernels.reference import Kernels, KeysValues, Places, Precision, Produc
 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
-_TYPICAL_ROWS = 128  # a search computes about so many; oneDNN chooses the layout of constant weights for it
 _MULTIPLE = 64
 _CHUNK_LOGITS = 2**22  # as many as the caches hold
 
@@ -37,7 +36,6 @@ class Processor(NamedTuple):
 
     onednn: bool = False  # fp32 products of oneDNN, faster than those of MKL
     bf16: bool = False  # products of bf16 numbers, which are slower than fp32 where they are emulated
-    amx: bool = False  # for which oneDNN has faster bf16 products than `nmt.kernels.native`
     native: bool = False  # whether to compile and use `nmt.kernels.native`
 
 
@@ -51,9 +49,8 @@ def processor() -> Processor:
     )
     # a torch without these tests counts as a CPU without the instructions
     bf16, amx = (getattr(torch.cpu, f"_is_{name}_supported", bool)() for name in ("avx512_bf16", "amx_tile"))
-    operators = ("_linear_pointwise", "_reorder_linear_weight")
-    onednn = avx512 and all(hasattr(torch.ops.mkldnn, name) for name in operators)
-    return Processor(onednn, onednn and (bf16 or amx), onednn and amx, avx512 and sys.platform == "linux")
+    onednn = avx512 and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return Processor(onednn, onednn and (bf16 or amx), avx512 and sys.platform == "linux")
 
 
 def prefers_bf16(dim: int) -> bool:
@@ -138,14 +135,10 @@ class CpuKernels(Kernels):
         return _outer_product(left, right).float()
 
     def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
-        """Lay out the weight for `native.product`, or for oneDNN where that has faster instructions."""
-        weight, bias = weight.detach(), None if bias is None else bias.detach()
-        prefers_onednn = self.precision == "bf16" and processor().amx
-        if self.has_native and not prefers_onednn and (product := native.product(weight, bias, self.precision)):
-            return product
-        if self.precision == "int8":
+        """Lay out the weight for `native.product`; without that, `linear` is used."""
+        if not self.has_native:
             return None
-        return _onednn_product(weight, bias, self.dtype or torch.float32) if processor().onednn else None
+        return native.product(weight.detach(), None if bias is None else bias.detach(), self.precision)
 
     def screened(self, weight: Tensor, forbidden: Tensor, outputs: int) -> Product | None:
         """Screen in eight bits, with `native.screened_product`."""
@@ -202,27 +195,6 @@ class _Linear(torch.autograd.Function):
             _outer_product(gradient, rows) if needs_weight else None,
             gradient.sum(0) if needs_bias else None,
         )
-
-
-def _onednn_product(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
-    """Return the product with a constant weight (O, I) in oneDNN's own layout.
-
-    Rows are padded, by a few percent, to a multiple of 8, 16 or 128: oneDNN compiles a kernel for each number of rows,
-    which takes as long as the product itself, or longer.
-    """
-    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), _TYPICAL_ROWS)
-    bias = None if bias is None else bias.to(dtype)
-
-    def product(x: Tensor, relu: bool = False) -> Tensor:
-        rows = x.reshape(-1, x.size(-1)).to(dtype)
-        count = len(rows)
-        multiple = 8 if count <= 64 else 16 if count <= 512 else 128
-        rows = torch.nn.functional.pad(rows, (0, 0, 0, -count % multiple))
-        kind = "relu" if relu else "none"
-        output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, laid_out, bias, kind, [], "")
-        return output[:count].float().view(*x.shape[:-1], -1)
-
-    return product
 
 
 def _multiple(tokens: int) -> int:

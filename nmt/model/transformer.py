@@ -266,7 +266,7 @@ class Sublayer(nn.Module):
         self.norm = nn.LayerNorm(settings.dim)
 
     def forward(self, stream: Stream, f: Callable[[Tensor], Tensor]) -> Stream:
-        """Return the stream (x + dropout(y), f(norm(x + dropout(y)))), with post-norm (norm(x + dropout(f(x))), None)."""
+        """Return z = x + dropout(y) and f(norm(z)); with post-norm, norm(x + dropout(f(x))) and None."""
         dropout = self.dropout if self.training else 0.0
         if self.pre:
             x, normalized = self.kernels.add_norm(stream, dropout, self.norm)

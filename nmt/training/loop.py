@@ -42,7 +42,7 @@ class Training:
         self.progress = resume(run, self.updater, console.warn)
         self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
         self.stream = BatchStream.of_recipe(recipe, corpus)
-        self.stream.position = DataPosition(self.progress.epoch, self.progress.group)
+        self.stream.position = DataPosition(self.progress.epoch, self.progress.group, self.progress.window)
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
@@ -128,7 +128,7 @@ class Training:
         progress.step += 1
         update = self.updater.update(prefetched.batches, progress.step, tokens[0])
         self.pending.append((update, tokens, prefetched.position))
-        progress.epoch, progress.group = astuple(prefetched.position)
+        progress.epoch, progress.group, progress.window = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
         self._read_results(keep=0 if at_log else 1)

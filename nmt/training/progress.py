@@ -11,7 +11,7 @@ from nmt.system.console import counted
 from nmt.system.files import Marker
 
 # The file by which a folder is a run.
-RUN = Marker("run.json", "nmt run", 4)
+RUN = Marker("run.json", "nmt run", 5)
 PROGRESS_FILE = "progress.json"
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
@@ -53,7 +53,7 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
-    group: int = 0  # of the epoch's plan, the next length group to read
+    group: int = 0  # of the window's plan, the next length group to read
     target_tokens: int = 0
     seconds: float = 0.0
     validated_at: int = 0  # step of the last validation
@@ -63,6 +63,7 @@ class Progress:
     corpus: str = ""  # fingerprint of the prepared corpus
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
     skipped_in_a_row: int = 0  # the last steps, if they were skipped
+    window: int = 0  # of the epoch, the one with the next length group
 
     def record_validation(self, metric: float, loss: float, keep: int) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.

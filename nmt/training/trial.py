@@ -57,9 +57,10 @@ def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> tuple
 
 
 def largest_batches(stream: BatchStream) -> list[Batch]:
-    """Return the batch of most tokens and the one of longest sentences in the plan of an epoch, this rank's share.
+    """Return the batch of most tokens and the one of longest sentences in the plan of a window, this rank's share.
 
-    Any adjacent groups of the plan count as a batch, as other epochs combine them differently.
+    Any adjacent groups of the plan count as a batch, as other epochs combine them differently. A corpus of several
+    windows may have longer sentences in another one; a window is a random sample of a million pairs.
     """
     plan, split = stream.plan(), stream.split
     sentences = np.array([len(group) for group in plan])

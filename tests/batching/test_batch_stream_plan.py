@@ -1,7 +1,12 @@
-"""The plan of an epoch: its contents, its limits, and its dependence on seed and epoch."""
+"""The plan of an epoch: its contents, its limits, its windows, and its dependence on seed and epoch."""
 
+import math
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,10 +14,38 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from nmt.batching.batch_stream import EpochPlan, cut_into_groups, padding_share, plan_epoch
-from tests.builders import split_of_sizes
+from nmt.batching import batch_stream
+from nmt.batching.batch import Indices
+from nmt.batching.batch_stream import (
+    BatchStream,
+    DataPosition,
+    EpochPlan,
+    cut_into_groups,
+    padding_share,
+    plan_epoch,
+    plan_window,
+    window_count,
+)
+from nmt.text.prepared import CorpusPart, PreparedSplit
+from tests.builders import split_of_sizes, token_store
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
+
+
+WINDOW, BLOCK = 16, 4  # small ones, so that small corpora have several
+
+
+@contextmanager
+def small_windows() -> Iterator[None]:
+    with patch.object(batch_stream, "_WINDOW", WINDOW), patch.object(batch_stream, "_BLOCK", BLOCK):
+        yield
+
+
+def split_of_parts(parts: list[tuple[int, float]]) -> PreparedSplit:
+    """Return corpora of so many pairs, each with its weight; the lengths vary."""
+    pairs = sum(count for count, _ in parts)
+    source, target = (token_store([[0] * (1 + i * step % 11) for i in range(pairs)]) for step in (3, 5))
+    return PreparedSplit(source, target, tuple(CorpusPart(*part) for part in parts))
 
 
 def shown(plan: EpochPlan) -> Counter[int]:
@@ -106,3 +139,104 @@ def test_padding_is_small_where_lengths_are_related() -> None:
     target = np.maximum(1, source + random.integers(-source // 8, source // 8 + 1))
     split = split_of_sizes(list(zip(source.tolist(), target.tolist(), strict=True)))
     assert max(padding_share(plan_epoch(split, 1024, 1, 0), split)) < 0.10
+
+
+PARTS = st.lists(st.tuples(st.integers(1, 60), st.one_of(st.just(1.0), st.floats(0.0625, 3.5, width=32))), min_size=1,
+                 max_size=5)  # fmt: skip
+
+
+@examples(max_examples=60, deadline=None)
+@given(PARTS, st.integers(0, 1000), st.integers(0, 5))
+def test_windows_together_contain_each_pair_as_often_as_its_weight_states(
+    parts: list[tuple[int, float]], seed: int, epoch: int
+) -> None:
+    split = split_of_parts(parts)
+    with small_windows():
+        plan, windows = plan_epoch(split, 40, seed, epoch), window_count(split)
+        assert (windows == 1) == (sum(count * math.ceil(weight) for count, weight in parts) <= WINDOW)
+        assert same(plan, plan_epoch(split, 40, seed, epoch))
+        for window in range(windows):
+            assert 1 <= shown(plan_window(split, 40, seed, DataPosition(epoch, 0, window))).total() <= WINDOW
+    counts, weights = shown(plan), split.weights(np.arange(len(split))).tolist()
+    assert all(math.floor(weight) <= counts[i] <= math.ceil(weight) for i, weight in enumerate(weights))
+
+
+def test_windows_differ_between_epochs_and_copies_of_a_pair_are_in_different_windows() -> None:
+    split = split_of_parts([(400, 1.0), (20, 10.0)])
+    with small_windows():
+        windows = window_count(split)
+        epochs = [
+            [shown(plan_window(split, 40, 1, DataPosition(epoch, 0, window))) for window in range(windows)]
+            for epoch in range(2)
+        ]
+    assert windows == 50
+    assert all(set(first) != set(second) for first, second in zip(*epochs, strict=True))
+    assert sum(counts[400] > 0 for counts in epochs[0]) > 4
+
+
+def test_number_of_pairs_sorted_at_once_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are the pairs whose lengths are read before the first batch, in a corpus of a hundred windows."""
+    split, read = split_of_parts([(100 * WINDOW, 1.0)]), list[int]()
+    lengths = PreparedSplit.lengths
+
+    def recorded(self: PreparedSplit, pairs: Indices) -> tuple[Indices, Indices]:
+        read.append(len(pairs))
+        return lengths(self, pairs)
+
+    monkeypatch.setattr(PreparedSplit, "lengths", recorded)
+    with small_windows():
+        stream = BatchStream(split, 40, 1)
+        stream.next()
+        _wait_for_planner()
+        assert sum(read) <= 2 * 2 * WINDOW, "two windows, the current one and the next, each read twice"
+        for _ in range(50):
+            stream.next()
+    assert max(read) <= WINDOW
+
+
+@pytest.mark.parametrize("pairs", [10, 100])
+def test_stream_resumes_at_each_position(pairs: int) -> None:
+    """The same groups come next, in the same order, whatever was planned before."""
+    split = split_of_parts([(pairs, 1.5)])
+    with small_windows():
+        groups, epochs = [plan_epoch(split, 40, 7, epoch) for epoch in range(3)], list[float]()
+        expected = [group.tolist() for plan in groups for group in plan]
+        stream = BatchStream(split, 40, 7)
+        batches = stream.batches_an_epoch
+        for number in range(len(groups[0]) + len(groups[1])):
+            resumed = BatchStream(split, 40, 7, position=stream.position)
+            for following in range(3):
+                assert resumed.plan()[resumed.position.group].tolist() == expected[number + following]
+                resumed.next()
+            epochs.append(stream.epochs_read)
+            stream.next()
+        assert stream.position == DataPosition(2)
+        _wait_for_planner()
+    assert epochs == sorted(set(epochs))
+    assert epochs[0] == 0
+    assert epochs[len(groups[0])] == 1
+    assert 0.5 * len(groups[0]) < batches < 2 * len(groups[0]), "an estimate"
+
+
+def test_next_window_is_planned_while_the_current_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, plan = list[tuple[DataPosition, bool]](), plan_window
+
+    def recorded(split: PreparedSplit, budget: int, seed: int, position: DataPosition) -> EpochPlan:
+        planned.append((position, threading.current_thread() is threading.main_thread()))
+        return plan(split, budget, seed, position)
+
+    monkeypatch.setattr(batch_stream, "plan_window", recorded)
+    with small_windows():
+        stream = BatchStream(split_of_parts([(3 * (WINDOW - BLOCK), 1.0)]), 40, 1)
+        while stream.position.epoch < 1:
+            stream.next()
+        _wait_for_planner()
+    order = [DataPosition(0, 0, window) for window in range(3)] + [DataPosition(1)]
+    assert planned == [(position, position == order[0]) for position in order]
+
+
+def _wait_for_planner() -> None:
+    """Wait until no thread plans, since windows have their usual size after the test."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("planner"):
+            thread.join()

@@ -111,6 +111,17 @@ def test_text_is_confirmed_in_its_language_and_in_no_other(language: str) -> Non
         assert languages.found_instead(lines, other) == language, other
 
 
+def test_number_of_blocks_that_are_identified_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are spread over all lines: a text of which the last quarter is in another language is in none."""
+    blocks = list[str]()
+    identify = languages.identify
+    monkeypatch.setattr(languages, "identify", lambda text: (blocks.append(text), identify(text))[1])
+    assert languages.language_of([TEXTS["it"]] * 30_000 + [TEXTS["en"]] * 10_000) is None
+    assert len(blocks) == 400
+    assert languages.language_of([TEXTS["it"]] * 30_000) == "it"
+    assert len(blocks) == 400 + 375
+
+
 @pytest.mark.parametrize(
     ("language", "code"),
     [("it", "xx"), ("it", "sc"), ("it", "ita_Latn"), ("zh", "zh-CN"), ("zh", "yue"), ("pt", "gl"), ("uk", "sr")],

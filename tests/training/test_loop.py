@@ -92,7 +92,7 @@ def test_training_stops_after_epochs_in_which_each_pair_is_read_once(texts: Path
     outcome = train_run(texts, tmp_path / "run", "train.stop={steps: null, epochs: 2}", *sizes)
     content = progress(tmp_path / "run")
     assert outcome.reason == "train.stop.epochs is 2"
-    assert (content["epoch"], content["group"]) == (2, 0)
+    assert (content["epoch"], content["group"], content["window"]) == (2, 0, 0)
     prepared = json.loads((texts / "prepared" / "manifest.json").read_text())["train"]
     assert content["target_tokens"] == 2 * (prepared["target"]["tokens"] + prepared["kept"])
 

@@ -30,14 +30,15 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
     records = read_records(path, is_csv)
     line, first = next(records, (0, []))
     positions = _named(f"{path}:{line}", first, columns, languages)
-    text = one_line if is_csv else str
     source, target = positions or (int(columns[0]) - 1, int(columns[1]) - 1)
+    last = max(source, target)
     for number, cells in records if positions or not line else chain([(line, first)], records):
-        if len(cells) > max(source, target):
-            yield SentencePair(text(cells[source]), text(cells[target]), number)
+        if len(cells) > last:
+            texts = cells[source], cells[target]
+            yield SentencePair(*(texts if not is_csv else (one_line(texts[0]), one_line(texts[1]))), number)
         elif any(map(str.strip, cells)):
             found = "1 column (no tab)" if len(cells) == 1 and not is_csv else f"{len(cells)} columns"
-            expected = f"{max(source, target) + 1}, since source and target are the columns {source + 1}, {target + 1}"
+            expected = f"{last + 1}, since source and target are the columns {source + 1}, {target + 1}"
             raise DataError(
                 f"{path}:{number}: found {found}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
                 "Separate the columns with one tab, or set `columns` of this corpus in the recipe; other formats are "
