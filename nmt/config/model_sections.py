@@ -271,6 +271,3 @@ class RuntimeSettings(Section):
     uninterrupted one bit for bit; slower. On CPUs this always holds."""
     threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
     """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""
-    compile: bool = False
-    """Compile the layers for training with torch.compile, for GPUs; it takes minutes at the start.
-    Results are equal up to rounding; a resumed run may differ in the last bits."""

@@ -135,8 +135,8 @@ def search(
 
     Source ids (B, S) and mask (B, S), True at tokens, on the CPU, are the input of the encoder; no mask means no
     padding. The result of a sentence does not depend on the other sentences of the batch, except for rounding. An
-    observer receives the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises ModelError if the
-    model's numbers are NaN.
+    observer receives the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises
+    ModelError if the model's numbers are NaN.
     """
     if not source.size(0):
         return []

@@ -79,7 +79,7 @@ def _copy_weights(spec: Any, model: Transformer) -> None:
     _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
     spec.decoder.projection.weight = _array(model.output.weight[: model.output.out_features])
     for side, norm in ((spec.encoder, model.encoder_norm), (spec.decoder, model.decoder_norm)):
-        if not isinstance(norm, nn.Identity):
+        if norm is not None:
             _norm(side.layer_norm, norm)
     for layer_spec, encoder_layer in zip(spec.encoder.layer, model.encoder, strict=True):
         _self_attention(layer_spec.self_attention, encoder_layer.attention, encoder_layer.attention_sublayer)

@@ -136,7 +136,7 @@ class Kernels:
         Hidden states are (N, D), the output matrix (V and padding, D), labels (N); rows whose label is padding do not
         count. The target distribution q gives 1-ε to the label, nothing to padding, and ε/(V-2) to each of the other
         V-2 tokens (Szegedy et al. 2016, with padding excluded as in implementations of Vaswani et al. 2017). The loss
-        is the cross-entropy -Σ q log p; the Kullback-Leibler divergence differs from it by a constant, the entropy of q.
+        is the cross-entropy -Σ q log p, which is the Kullback-Leibler divergence up to a constant, the entropy of q.
         """
         losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
             hidden, matrix, labels, (smoothing, vocabulary), self
