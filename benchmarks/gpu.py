@@ -332,7 +332,9 @@ def waits(trained: Updater, batches: list[Batch]) -> list[str]:
         finally:
             torch.cuda.set_sync_debug_mode("default")
     updates[-1].results()
-    return sorted({f"{Path(one.filename).name}:{one.lineno}" for one in caught if "synchron" in str(one.message)})
+    return sorted(
+        {f"{Path(one.filename).name}:{one.lineno}" for one in caught if "called a synchronizing" in str(one.message)}
+    )
 
 
 def searches(setup: Setup) -> Iterator[Row]:

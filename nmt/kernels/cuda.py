@@ -20,7 +20,7 @@ from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
 _MOST_GRAPHS = 8
-_CHUNK_LOGITS = 2**29  # in memory at a time: 1 GiB in bf16
+_CHUNK_LOGITS = 2**30  # in memory at a time: 2 GiB in bf16
 
 
 class CudaKernels(Kernels):
@@ -230,10 +230,7 @@ def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor | 
     if left.dtype == torch.float32:
         total.addmm_(left, right)
     else:
-        try:
-            torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
-        except (RuntimeError, TypeError):
-            total.add_(_product_in_fp32(left, right))
+        torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
     return None
 
 

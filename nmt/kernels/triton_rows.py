@@ -26,11 +26,11 @@ DROPOUT_WARPS = 4
 ROUNDS = 7  # of the Philox generator, the fewest that pass all tests of randomness (Salmon et al. 2011)
 
 SUM_ROWS = 32
-SUM_COLUMNS = 128
+SUM_COLUMNS = 64
 SUM_WARPS = 4
 SUM_PROGRAMS = 1024  # at most, together for all columns
-ADD_ROWS = 64
-ADD_COLUMNS = 64
+ADD_ROWS = 256
+ADD_COLUMNS = 16
 
 LOSS_BLOCK = 4096
 LOSS_WARPS = 8
