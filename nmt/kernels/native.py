@@ -206,6 +206,18 @@ def screened_product(
     return multiplied
 
 
+def add_norm(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Return z = x + y (..., D) in fp32, x without y, and its layer norm; not differentiable."""
+    loaded = library()
+    assert loaded is not None
+    x, y = x.contiguous(), None if y is None else y.float().contiguous()
+    z, normalized = x if y is None else torch.empty_like(x), torch.empty_like(x)
+    tensors = (z, normalized, x, y, weight, bias)
+    pointers = (_POINTER(None if tensor is None else tensor.data_ptr()) for tensor in tensors)
+    loaded.add_norm(*pointers, _LONG(x.numel() // x.size(-1)), _LONG(x.size(-1)))
+    return z, normalized
+
+
 # attention
 
 

@@ -163,6 +163,19 @@ Multiply* multiply_tiles_bf16 = multiply_tiles;
 Multiply* multiply_int8 = multiply<INT8>;
 #endif
 
+// Write z = x + y (without y, z is x and not written) and its layer norm.
+void add_norm(float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width) {
+    for (; rows > 0; rows--, z += width, out += width, x += width, y += y ? width : 0) {
+        float sum = 0, squares = 0;
+        for (long i = 0; i < width; i++) sum += out[i] = y ? x[i] + y[i] : x[i];
+        if (y) std::copy(out, out + width, z);
+        const float mean = sum / width;
+        for (long i = 0; i < width; i++) squares += (out[i] - mean) * (out[i] - mean);
+        const float scale = 1 / std::sqrt(squares / width + 1e-5f);
+        for (long i = 0; i < width; i++) out[i] = (out[i] - mean) * scale * weight[i] + bias[i];
+    }
+}
+
 // Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
 void refine(float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride) {
     for (; rows > 0; rows--, logits += stride, x += inputs) {
