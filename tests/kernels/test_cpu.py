@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nmt.model.cpu import Dropout, Kernels, Linear, Precision, packed_attention, packed_product, padded_rows
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -12,7 +13,6 @@ from nmt.config import ModelSettings
 from nmt.kernels import native
 from nmt.model import cpu
 from nmt.model.attention import SelfAttention
-from nmt.model.cpu import Dropout, Kernels, Linear, Precision, packed_attention, packed_product, padded_rows
 from nmt.model.transformer import Transformer
 
 AVAILABLE = Kernels.available()
