@@ -303,8 +303,8 @@ def padded(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 def batch_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
     """Return a batch of one length group from token ids without special symbols."""
-    sources, targets = zip(*pairs, strict=True)
-    return assemble([(Sentences.of(sources), Sentences.of(targets))])
+    source, target = (Sentences.of(side) for side in zip(*pairs, strict=True))
+    return assemble([(source, target)])
 
 
 @torch.no_grad()
