@@ -12,6 +12,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
 from nmt.kernels import triton_attention, triton_rows
+from nmt.kernels.reference import PLAIN
 from nmt.kernels.triton_attention import TILE, attend
 from nmt.text.tokenizer import PAD
 
@@ -271,6 +272,26 @@ def test_gradient_of_relu_and_sums(monkeypatch: pytest.MonkeyPatch, rows: int, w
     assert_near(sums, expected.double().sum(0), torch.float32)
     assert_near(triton_rows.column_sums(gradient), gradient.double().sum(0), torch.float32)
     assert torch.equal(sums, triton_rows.relu_gradient(gradient, output)[1])
+
+
+# rotary positions
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "heads", "width"), [(1, 1, 2), (37, 3, 16), (9, 2, 130), (0, 2, 8)])
+def test_rotation_and_its_gradient_are_those_of_plain_torch(
+    rows: int, heads: int, width: int, dtype: torch.dtype
+) -> None:
+    projected = random(rows, 3 * heads * width, dtype=dtype).requires_grad_()
+    positions = torch.randint(0, 500, (rows,), dtype=torch.int32, device=DEVICE)
+    gradient = random(rows, 3 * heads * width, dtype=dtype)
+    rotated = triton_rows.rotate(projected, heads, positions)
+    exact = projected.detach().double().requires_grad_()
+    expected = PLAIN.rotate(exact, heads, positions)
+    assert rotated.dtype == dtype
+    assert_near(rotated, expected, dtype)
+    (found,) = torch.autograd.grad(rotated, projected, gradient)
+    assert_near(found, torch.autograd.grad(expected, exact, gradient.double())[0], dtype)
 
 
 # the loss
