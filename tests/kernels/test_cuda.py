@@ -56,10 +56,8 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
 def test_loss_and_gradients_equal_those_of_plain_torch(changes: dict[str, object]) -> None:
     """Batches are filled; a sentence is longer than a tile."""
     groups = [(sentences(3, 4, 6), sentences(5, 5, 5)), (sentences(70, 12), sentences(20, 66))]
-    plain, ours = (
-        trained(model_with(kernels, **changes), groups)
-        for kernels in (Kernels(DEVICE), CudaKernels(DEVICE, "fp32", 160))
-    )
+    both = Kernels(DEVICE), CudaKernels(DEVICE, "fp32", 160)
+    plain, ours = (trained(model_with(kernels, **changes), groups) for kernels in both)
     for found, expected in zip(ours, plain, strict=True):
         assert_near(found, expected)
 
