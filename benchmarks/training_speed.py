@@ -122,9 +122,9 @@ def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
 def matrix_rates() -> dict[str, float]:
     """Return the GFLOP/s of square matrix products: by torch's default library, and by the one training uses."""
     import torch
+    from nmt.model.cpu import linear
 
     from nmt.config import RuntimeSettings
-    from nmt.model.cpu import linear
     from nmt.system.device import choose_device, set_threads
     from nmt.training.cost import matrix_rate
 

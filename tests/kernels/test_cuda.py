@@ -11,7 +11,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
 from nmt.batching.batch import assemble
-from nmt.config import ModelSettings
+from nmt.config import MaxLength, ModelSettings
 from nmt.decoding.engine import search
 from nmt.decoding.options import SearchOptions
 from nmt.kernels.cuda import CudaKernels
@@ -36,16 +36,24 @@ def sentences(*lengths: int) -> Sentences:
 
 def model_with(kernels: Kernels, **changes: object) -> Transformer:
     torch.manual_seed(0)
-    shape = {"encoder_layers": 1, "decoder_layers": 2, "dim": 32, "feed_forward": 48, "heads": 2, "dropout": 0.0}
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "dim": 32, "feed_forward": 48, "heads": 2, "dropout": 0.0}
     model = Transformer(ModelSettings.model_validate({**shape, **changes}), VOCABULARY, VOCABULARY).to(DEVICE)
     model.compute_with(kernels)
     return model
 
 
-def trained(model: Transformer, groups: list[tuple[Sentences, Sentences]]) -> list[Tensor]:
-    """Return the loss, the likelihood, and all gradients."""
-    loss, likelihood = model.loss(assemble(groups, model.kernels.sizes).to(DEVICE), 0.1)
-    return [loss.detach(), likelihood, *torch.autograd.grad(loss, list(model.parameters()))]
+Groups = list[tuple[Sentences, Sentences]]
+
+
+def trained(model: Transformer, *batches: Groups) -> list[Tensor]:
+    """Return the losses and likelihoods, and the sums of the gradients of all batches."""
+    results = []
+    model.zero_grad()
+    for groups in batches:
+        loss, likelihood = model.loss(assemble(groups, model.kernels.sizes).to(DEVICE), 0.1)
+        loss.backward()
+        results += [loss.detach(), likelihood]
+    return [*results, *(weight.grad.clone() for weight in model.parameters())]
 
 
 def assert_near(found: Tensor, expected: Tensor) -> None:
@@ -54,10 +62,13 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_loss_and_gradients_equal_those_of_plain_torch(changes: dict[str, object]) -> None:
-    """Batches are filled; a sentence is longer than a tile."""
-    groups = [(sentences(3, 4, 6), sentences(5, 5, 5)), (sentences(70, 12), sentences(20, 66))]
+    """Batches are filled; a sentence is longer than a tile; gradients are added to those of the batch before."""
+    batches = (
+        [(sentences(70, 12), sentences(20, 66)), (sentences(3, 4), sentences(5, 5))],
+        [(sentences(3), sentences(7))],
+    )
     both = Kernels(DEVICE), CudaKernels(DEVICE, "fp32", 160)
-    plain, ours = (trained(model_with(kernels, **changes), groups) for kernels in both)
+    plain, ours = (trained(model_with(kernels, **changes), *batches) for kernels in both)
     for found, expected in zip(ours, plain, strict=True):
         assert_near(found, expected)
 
@@ -71,9 +82,8 @@ def test_hidden_states_of_padded_sentences_and_their_search_equal_those_of_plain
     target, _ = padded([[2] + [8] * length for length in (60, 4, 66, 1, 2)])
     plain, ours = (model_with(kernels, **changes).eval() for kernels in (Kernels(DEVICE), CudaKernels(DEVICE)))
     assert_near(ours(source.to(DEVICE), target.to(DEVICE)), plain(source.to(DEVICE), target.to(DEVICE)))
-    found, expected = (
-        search(model.for_inference(model.kernels), source, mask, SearchOptions(beam=2)) for model in (ours, plain)
-    )
+    options = SearchOptions(beam=2, max_length=MaxLength(factor=0, extra=5))
+    found, expected = (search(model.for_inference(model.kernels), source, mask, options) for model in (ours, plain))
     assert [best[0].tokens for best in found] == [best[0].tokens for best in expected]
 
 
