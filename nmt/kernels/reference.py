@@ -336,7 +336,7 @@ def attend_step_by_grid(
 
 def split_heads(x: Tensor, count: int, heads: int) -> tuple[Tensor, ...]:
     """Return views (B, H, T, d) of `count` vectors side by side (B, T, count·D)."""
-    return x.unflatten(2, (count, heads, x.size(2) // (count * heads))).permute(2, 0, 3, 1, 4).unbind(0)
+    return x.view(*x.shape[:2], count, heads, x.size(2) // (count * heads)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
 def merge_heads(x: Tensor) -> Tensor:
