@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from nmt.model.cpu import kernels
 
 from benchmarks import gpu
 from nmt.decoding.beam import Hypothesis
-from nmt.model.cpu import kernels
 from tests.builders import TINY_SHAPE, write_lines, write_recipe, write_tsv
 
 REPOSITORY = Path(__file__).resolve().parents[1]

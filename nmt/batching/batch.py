@@ -131,6 +131,16 @@ class Rows:
         return self.sentences.long(), self.positions.long()
 
 
+def same_tiles(source: Rows, target: Rows) -> tuple[Rows, Rows]:
+    """Return both sides of the same sentences with the same tiles, for attention from one to the other."""
+    edges = _filled(tile_edges(source.offsets, target.offsets), len(source.ids) + len(target.ids))
+
+    def tiled(rows: Rows) -> Rows:
+        return replace(rows, tiles=torch.from_numpy(rows.offsets[edges].astype(np.int32)).to(rows.ids.device))
+
+    return tiled(source), tiled(target)
+
+
 class Layout(NamedTuple):
     """Where the parts of a batch are in its buffer: a function of the numbers of rows M and N and tiles P."""
 

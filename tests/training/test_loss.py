@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from nmt.training.loss import smoothed_cross_entropy
 from torch import Tensor
 from torch.nn import functional as F
 
 from nmt.training import loss as loss_module
-from nmt.training.loss import smoothed_cross_entropy
 
 PAD, V, D = 0, 13, 6
 

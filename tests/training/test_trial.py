@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from nmt.model.cpu import Kernels
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe
 from nmt.errors import ConfigError
-from nmt.model.cpu import Kernels
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedCorpus
 from nmt.training import trial as module

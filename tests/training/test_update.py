@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from nmt.training.loss import smoothed_cross_entropy
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 from nmt.training.initialization import compiler_explained
-from nmt.training.loss import smoothed_cross_entropy
 from tests.builders import batch_of, tiny_recipe
 from tests.training.updates import ALL, PAIRS, difference, make_updater, same, state, update
 

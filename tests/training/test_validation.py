@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from nmt.training.loss import Objective
 
 from nmt.config import DecodeSettings, RuntimeSettings
 from nmt.model.checkpoint import LoadedModel
 from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS
-from nmt.training.loss import Objective
 from nmt.training.validation import ScoredText, evaluate, mean_loss
 from tests.builders import tiny_loaded_model, token_store
 from tests.training.runs import evaluation_of
