@@ -31,7 +31,7 @@ _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", "-march=native", "-mprefe
 _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
 _SOURCES = [Path(__file__).with_name(name) for name in ("products.cpp", "attention_step.cpp", "attention_rows.cpp")]
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
-_MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 5, _LONG, ctypes.c_bool)
+_MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, ctypes.c_bool)
 _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
@@ -39,7 +39,7 @@ _ROWS, _AMX_ROWS = (6, 96), (32, 128)  # rows of tiles of a product, and rows th
 _ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 _HOUR = 3600
 
-Product = Callable[..., Tensor]  # (x, residual=None, relu=False)
+Product = Callable[..., Tensor]  # (x, relu=False)
 
 problem: str | None = None  # after `library` returned None: why, in one line; None if no kernels are expected here
 
@@ -149,7 +149,7 @@ def _has_amx() -> bool:
 def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it.
 
-    It maps fp32 x (..., I) to x W^T + b (..., O), with `relu` to max(0, x W^T + b), plus a residual if there is one.
+    It maps fp32 x (..., I) to x W^T + b (..., O), with `relu` to max(0, x W^T + b).
     """
     loaded, name, (outputs, inputs) = library(), f"multiply_{precision}", weight.shape
     with_amx = precision == "bf16" and inputs % (2 * _LANES) == 0 and _has_amx()
@@ -168,12 +168,12 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | No
     tensors = tiles, scales, bias, start
     arguments = (_LONG * 6)(*(tensor.data_ptr() for tensor in tensors), inputs, outputs)
 
-    def multiplied(x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
-        x, residual = x.float().contiguous(), None if residual is None else residual.float().contiguous()
+    def multiplied(x: Tensor, relu: bool = False) -> Tensor:
+        x = x.float().contiguous()
         out = tensors[1].new_empty(*x.shape[:-1], outputs)
-        added, rows = None if residual is None else residual.data_ptr(), out.numel() // outputs
+        rows = out.numel() // outputs
         converted = x.new_empty(min(block_rows, -(-rows // tile_rows) * tile_rows), inputs // depth)
-        multiply(arguments, converted.data_ptr(), out.data_ptr(), x.data_ptr(), added, rows, relu)
+        multiply(arguments, converted.data_ptr(), out.data_ptr(), x.data_ptr(), rows, relu)
         return out
 
     return multiplied

@@ -63,19 +63,14 @@ struct Product {
 };
 
 // What follows the sums of 16 outputs of a row: they are stored `at` that place, and begin at this column.
-static void finish(
-    const Product& p, Floats y, long column, long at, float* out, const float* residual, bool relu
-) {
+static void finish(const Product& p, Floats y, long column, long at, float* out, bool relu) {
     y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
     if (relu) y = y < 0 ? Floats{} : y;
-    if (residual) y += *(Floats*)(residual + at);
     *(Floats*)(out + at) = y;
 }
 
 template <class P>
-static void multiply(
-    const Product& p, void* scratch, float* out, const float* x, const float* residual, long rows, bool relu
-) {
+static void multiply(const Product& p, void* scratch, float* out, const float* x, long rows, bool relu) {
     const long depth = p.inputs / P::DEPTH;
     auto* converted = (typename P::Input*)scratch;  // (rows, at most BLOCK, and a multiple of ROWS; inputs)
     float scales[BLOCK];
@@ -102,7 +97,7 @@ static void multiply(
                         const long column = o + v * LANES, at = (first + row + r) * p.outputs + column;
                         if (row + r >= count) continue;
                         const Floats y = __builtin_convertvector(sums[r][v], Floats) * scales[row + r];
-                        finish(p, y, column, at, out, residual, relu);
+                        finish(p, y, column, at, out, relu);
                     }
             }
     }
@@ -111,9 +106,7 @@ static void multiply(
 #ifdef __AMX_BF16__
 // The same as multiply<BF16> with AMX, which multiplies tiles: 16 rows of 32 inputs times 32 inputs of 16 outputs. Two
 // tiles of rows and two of outputs are computed together.
-static void multiply_tiles(
-    const Product& p, void* scratch, float* out, const float* x, const float* residual, long rows, bool relu
-) {
+static void multiply_tiles(const Product& p, void* scratch, float* out, const float* x, long rows, bool relu) {
     struct { char palette = 1, unused[15] = {}; short bytes[16]; char rows[16]; } tiles = {};
     std::fill_n(tiles.bytes, 8, 64), std::fill_n(tiles.rows, 8, LANES);
     _tile_loadconfig(&tiles);
@@ -142,7 +135,7 @@ static void multiply_tiles(
                 _tile_stored(2, sums[2], 64); _tile_stored(3, sums[3], 64);
                 for (long i = 0; i < 2 * std::min(pair, count - row); i++) {
                     const long r = i / 2, column = o + i % 2 * LANES, at = (first + row + r) * p.outputs + column;
-                    finish(p, sums[r / LANES * 2 + i % 2][r % LANES], column, at, out, residual, relu);
+                    finish(p, sums[r / LANES * 2 + i % 2][r % LANES], column, at, out, relu);
                 }
             }
     }
@@ -151,7 +144,7 @@ static void multiply_tiles(
 #endif
 
 extern "C" {
-typedef void Multiply(const Product&, void*, float*, const float*, const float*, long, bool);
+typedef void Multiply(const Product&, void*, float*, const float*, long, bool);
 Multiply* multiply_fp32 = multiply<FP32>;
 #ifdef __AVX512BF16__
 Multiply* multiply_bf16 = multiply<BF16>;

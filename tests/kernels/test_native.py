@@ -44,18 +44,17 @@ def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> nati
 @needs_native
 @torch.inference_mode()
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 220), st.integers(1, 6), st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+@given(st.integers(1, 220), st.integers(1, 6), st.integers(1, 3), st.booleans(), st.booleans())
 def test_products_equal_torch_with_what_follows_them(
-    rows: int, inputs: int, outputs: int, biased: bool, added: bool, relu: bool
+    rows: int, inputs: int, outputs: int, biased: bool, relu: bool
 ) -> None:
     torch.manual_seed(rows * inputs * outputs)
-    x, residual = torch.randn(rows, 16 * inputs), torch.randn(rows, 64 * outputs) if added else None
+    x = torch.randn(rows, 16 * inputs)
     weight, bias = torch.randn(64 * outputs, 16 * inputs), torch.randn(64 * outputs) if biased else None
     product = native.product(weight, bias, "fp32")
     assert product is not None
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    expected = (expected.relu() if relu else expected) + (residual if added else 0)
-    torch.testing.assert_close(product(x, residual, relu).double(), expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(product(x, relu).double(), expected.relu() if relu else expected, rtol=1e-5, atol=1e-4)
     assert native.product(weight[:-1], None, "fp32") is None  # no whole tile
 
 
@@ -69,26 +68,54 @@ def test_products_in_bf16_round_only_their_operands(amx: None, rows: int, inputs
     expected = F.linear(x.bfloat16().double(), weight.bfloat16().double(), bias.double())
     found = product_or_skip(weight, bias, "bf16")(x)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
-    relu = product_or_skip(weight, bias, "bf16")(x, found, True)
-    torch.testing.assert_close(relu.double(), expected.relu() + expected, rtol=1e-5, atol=2e-4)
+    relu = product_or_skip(weight, bias, "bf16")(x, True)
+    torch.testing.assert_close(relu.double(), expected.relu(), rtol=1e-5, atol=2e-4)
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize("inputs", [64, 512])
+def test_products_in_int8_are_precise_to_hundredths(inputs: int) -> None:
+    weight, bias, x = torch.randn(128, inputs), torch.randn(128), torch.randn(33, inputs)
+    found = product_or_skip(weight, bias, "int8")(x).double()
+    expected = F.linear(x.double(), weight.double(), bias.double())
+    assert (found - expected).norm() < 0.02 * expected.norm()
+    assert (product_or_skip(weight, bias, "int8")(x[5:6]).double() - found[5]).abs().max() == 0, (
+        "no row affects another"
+    )
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize("added", [True, False])
+@pytest.mark.parametrize("width", [12, 64, 500])
+def test_norm_of_a_sum_equals_the_formula(added: bool, width: int) -> None:
+    x, weight, bias = torch.randn(9, width), torch.randn(width), torch.randn(width)
+    y = torch.randn(9, width) if added else None
+    z, normalized = native.add_norm(x, y, weight, bias)
+    exact = x.double() + (y.double() if y is not None else 0)
+    torch.testing.assert_close(z.double(), exact, rtol=1e-6, atol=1e-6)
+    expected = F.layer_norm(exact, (width,), weight.double(), bias.double())
+    torch.testing.assert_close(normalized.double(), expected, rtol=1e-5, atol=1e-5)
+    x[3, 1] = torch.nan
+    assert torch.equal(native.add_norm(x, y, weight, bias)[1].isnan().all(1), torch.arange(9) == 3)
 
 
 @needs_native
 @torch.inference_mode()
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize("place", ["weight", "bias", "input", "residual"])
+@pytest.mark.parametrize("place", ["weight", "bias", "input"])
 def test_a_nan_remains_in_the_results_that_depend_on_it(amx: None, precision: str, relu: bool, place: str) -> None:
     torch.manual_seed(0)
     tensors = {"weight": torch.randn(128, 64), "bias": torch.randn(128), "input": torch.randn(9, 64)}
-    tensors["residual"] = torch.randn(9, 128)
-    where = {"weight": (70, 3), "bias": (70,), "input": (2, 33), "residual": (2, 70)}[place]
+    where = {"weight": (70, 3), "bias": (70,), "input": (2, 33)}[place]
     tensors[place][where] = torch.nan
     product = product_or_skip(tensors["weight"], tensors["bias"], precision)
     expected = torch.zeros(9, 128, dtype=torch.bool)
-    of = {"input": (2, slice(None)), "residual": (2, 70)}.get(place, (slice(None), 70))
+    of = (2, slice(None)) if place == "input" else (slice(None), 70)
     expected[of] = True
-    assert torch.equal(product(tensors["input"], tensors["residual"], relu).isnan(), expected)
+    assert torch.equal(product(tensors["input"], relu).isnan(), expected)
 
 
 @needs_native
