@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
-from nmt.batching.batch import Batch, Group, pad
+from nmt.batching.batch import Batch, assemble
 from nmt.cli import app
 from nmt.config import (
     CorpusFile,
@@ -303,16 +303,12 @@ def padded(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 def batch_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
     """Return a batch of one length group from token ids without special symbols."""
-    source, mask = pad([[*s, EOS] for s, _ in pairs])
-    target_in, _ = pad([[BOS, *t] for _, t in pairs])
-    target_out, _ = pad([[*t, EOS] for _, t in pairs])
-    group = Group(source, target_in, target_out, mask)
-    return Batch((group,), sum(len(s) + 1 for s, _ in pairs), sum(len(t) + 1 for _, t in pairs))
+    source, target = (Sentences.of(side) for side in zip(*pairs, strict=True))
+    return assemble([(source, target)])
 
 
 @torch.no_grad()
 def log_probs_without_cache(model: Transformer, source: Tensor, tokens: Sequence[int]) -> Tensor:
     """Return log p(next token) after each prefix of `<s>` + tokens, (T+1, V), by teacher forcing."""
-    memory = model.encode(source, None)
-    hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)
+    hidden = model(source, torch.tensor([[BOS, *tokens]]))
     return model.logits(hidden)[0, :, : model.output.out_features].log_softmax(-1)
