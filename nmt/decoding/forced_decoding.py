@@ -6,6 +6,7 @@ B sentences, S source length, T target length, both with `</s>`; D width, H head
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -71,10 +72,10 @@ def _force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> 
     attention = {layer: of_layer.float().cpu() for layer, of_layer in attention.items()}
     for place, (layer, head) in enumerate(heads):
         weights[place] = attention[layer][:, head]
-    rows = zip(target.offsets, target.offsets[1:], source.lengths, strict=True)
+    rows = zip(pairwise(target.offsets.tolist()), source.lengths.tolist(), strict=True)
     return [
         Forced(of_rows[start:end], weights[:, number, : end - start, :length].numpy().copy())
-        for number, (start, end, length) in enumerate(rows)
+        for number, ((start, end), length) in enumerate(rows)
     ]
 
 
