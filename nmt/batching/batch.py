@@ -120,10 +120,13 @@ class Rows:
         return grid.flatten(0, 1) if len(self.ids) == grid.size(0) * grid.size(1) else grid[self._places]
 
     def mask(self) -> Tensor | None:
-        """Return (B, L), True at tokens, or None if no sentence is shorter than the longest."""
+        """Return (B, L), True at tokens, or None if no sentence is shorter than the longest.
+
+        A filler without tokens has one, since the softmax of no score is not a number.
+        """
         if len(self.ids) == self.shape[0] * self.shape[1]:
             return None
-        lengths = torch.from_numpy(self.lengths).to(self.ids.device)
+        lengths = torch.from_numpy(np.maximum(1, self.lengths)).to(self.ids.device)
         return torch.arange(self.longest, device=self.ids.device) < lengths.unsqueeze(1)
 
     @cached_property

@@ -84,7 +84,7 @@ class CpuKernels(Kernels):
         process ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one
         token in 16.
         """
-        return _multiple(source), _multiple(max(1, target))
+        return _multiple(max(1, source)), _multiple(max(1, target))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
         """Multiply by oneDNN where it is faster."""

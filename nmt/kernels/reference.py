@@ -65,7 +65,7 @@ class Kernels:
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""
-        return source, max(1, target)
+        return max(1, source), max(1, target)
 
     def seed(self, seed: int) -> None:
         """Set what the random numbers of the next forward pass are a function of."""
@@ -298,7 +298,8 @@ def attend_by_grid(
     """Attend from queries (N, D) to keys and values (M, 2D), a padded length group at a time; return (N, D)."""
     outputs = []
     for (to, of_queries), (of, of_keys) in zip(rows[0].parts(), rows[1].parts(), strict=True):
-        if not len(of_queries.ids):
+        if not len(of_queries.ids) or not len(of_keys.ids):
+            outputs.append(0 * queries[to])  # of fillers
             continue
         mask = of_keys.mask()
         (q,) = split_heads(of_queries.grid(queries[to]), 1, heads)
