@@ -126,8 +126,9 @@ class Rows:
         """
         if len(self.ids) == self.shape[0] * self.shape[1]:
             return None
-        lengths = torch.from_numpy(np.maximum(1, self.lengths)).to(self.ids.device)
-        return torch.arange(self.longest, device=self.ids.device) < lengths.unsqueeze(1)
+        mask = self.grid(torch.ones_like(self.ids, dtype=torch.bool))
+        mask[:, 0] = True
+        return mask
 
     @cached_property
     def _places(self) -> tuple[Tensor, Tensor]:
