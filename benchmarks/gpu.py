@@ -315,7 +315,7 @@ def kernels_an_update(trained: Updater, batches: list[Batch], name: str) -> int 
         run_updates(trained, batches)
     if folder := os.environ.get("OUT"):
         table = recorded.key_averages().table(sort_by="self_cuda_time_total", row_limit=45, max_name_column_width=90)
-        Path(folder, f"profile-{name.split(',')[0]}-{trained.recipe.train.budget}.txt").write_text(table)
+        Path(folder, f"profile-{re.sub('[^a-z0-9]+', '-', name)}.txt").write_text(table)
     events = recorded.events() or []
     return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in events) // len(batches)
 
@@ -332,7 +332,9 @@ def waits(trained: Updater, batches: list[Batch]) -> list[str]:
         finally:
             torch.cuda.set_sync_debug_mode("default")
     updates[-1].results()
-    return sorted({f"{Path(one.filename).name}:{one.lineno}" for one in caught if "synchron" in str(one.message)})
+    return sorted(
+        {f"{Path(one.filename).name}:{one.lineno}" for one in caught if "called a synchronizing" in str(one.message)}
+    )
 
 
 def searches(setup: Setup) -> Iterator[Row]:

@@ -43,6 +43,8 @@ def translate(request: TranslateRequest, console: Console) -> None:
     reuse_freed_ram()
     with connect(runtime):
         translator = Translator.load(models[0], runtime, models[1:], thread_count(runtime))
+        if problem := translator.engine.kernels.problem:
+            console.warn(problem)
         options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
         # greedy search is faster without the log-probabilities, which plain text does not show
         search = options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.batching.batch import TILE, Batch, Rows
 from nmt.kernels import triton_attention, triton_rows
-from nmt.kernels.reference import Kernels, Precision, Product, Results
+from nmt.kernels.reference import Kernels, Precision, Product, Results, Stream
 from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
 _MOST_GRAPHS = 8
-_CHUNK_LOGITS = 2**29  # in memory at a time: 1 GiB in bf16
+_CHUNK_LOGITS = 2**30  # in memory at a time: 2 GiB in bf16
 
 
 class CudaKernels(Kernels):
@@ -37,12 +37,13 @@ class CudaKernels(Kernels):
         super().__init__(device, precision)
         self._target_rows = target_rows
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
-        self._site = 0  # of the next dropout in a forward pass
+        self._site = 0  # of the last dropout in a forward pass
+        self._rounded: Tensor | None = None  # all weights of the training in the type of products
+        self._source = 0  # the address of the weights, while the rounded ones are those
 
     def check(self) -> None:
         """Compile and run one kernel; raises what Triton does."""
-        ones = torch.ones(1, 16, device=self.device)
-        triton_rows.add_dropout(ones, ones, 0.5, self._seed, 0)
+        triton_rows.dropout(torch.ones(1, 16, device=self.device), triton_rows.Dropout(0.5, self._seed, 0))
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Fill the target to that of most batches, the source to a multiple of 1/16 of it."""
@@ -64,19 +65,15 @@ class CudaKernels(Kernels):
         output: Tensor = _Linear.apply(x, weight, bias, relu, self)  # type: ignore[no-untyped-call]
         return output
 
-    def norm(self, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalize in one pass, whose gradient is added to that of x in one pass."""
+    def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """Add and normalize in one pass, forward and backward."""
         if not torch.is_grad_enabled():
-            return super().norm(x, weight, bias)
-        return triton_rows.norm(x, weight, bias, self.dtype or torch.float32)
+            return super().add_norm(stream, dropout, norm)
+        return triton_rows.add_norm(stream, norm, self._dropout(dropout), self.dtype or torch.float32)
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """Draw the masks again in the backward pass, in place of keeping them."""
-        return triton_rows.dropout(x, p, self._seed, self._next_site()) if p else x
-
-    def add_dropout(self, x: Tensor, y: Tensor, p: float) -> Tensor:
-        """Add in the same pass."""
-        return triton_rows.add_dropout(x, y, p, self._seed, self._next_site()) if p else x + y
+        return triton_rows.dropout(x, self._dropout(p))
 
     def rotate(self, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
         """Rotate in one pass."""
@@ -109,7 +106,7 @@ class CudaKernels(Kernels):
 
     def read_later(self, numbers: Tensor) -> Results:
         """Copy to page-locked RAM, which the host need not wait for."""
-        copied, done = numbers.to("cpu", non_blocking=True), torch.cuda.Event()
+        copied, done = numbers.to("cpu", non_blocking=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record()
 
         def results() -> list[float]:
@@ -129,14 +126,34 @@ class CudaKernels(Kernels):
 
         return product
 
-    def _next_site(self) -> int:
+    def round_weights(self, weights: Tensor) -> None:
+        """Round all weights at once, in place of each when it is used; until the next step of the optimizer."""
+        if self.dtype is not None:
+            self._rounded = weights.detach().to(self.dtype) if self._rounded is None else self._rounded.copy_(weights)
+            self._source = weights.untyped_storage().data_ptr()
+
+    def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
+        """Divide gradients and skip updates in the kernel of the optimizer."""
+        super().step(optimizer, scale, finite)
+        self._source = 0
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """Return the part of the rounded weights that is x, or x rounded."""
+        if self._rounded is not None and x.untyped_storage().data_ptr() == self._source:
+            return self._rounded.as_strided(x.shape, x.stride(), x.storage_offset())
+        return super().rounded(x)
+
+    def _dropout(self, p: float) -> triton_rows.Dropout:
         self._site += 1
-        return self._site
+        return triton_rows.Dropout(p, self._seed, self._site)
 
 
 class _Linear(torch.autograd.Function):
+    """A linear map whose gradients are added to those that weight and bias have, without a pass of their own."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool, kernels: CudaKernels) -> Tensor:
+        ctx.parameters = weight, bias
         x, weight, bias = map(kernels.rounded, (x, weight, bias))
         output = torch._addmm_activation(bias, x, weight.t()) if relu else torch.addmm(bias, x, weight.t())
         ctx.save_for_backward(x, weight, *([output] if relu else []))
@@ -144,20 +161,17 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient = gradients[0].contiguous()
+        gradient, of_weight, of_bias = gradients[0].contiguous(), None, None
         x, weight, *output = ctx.saved_tensors
-        if output:
-            gradient, of_bias = triton_rows.relu_gradient(gradient, *output)
-        else:
-            of_bias = triton_rows.column_sums(gradient)
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
-        return (
-            gradient @ weight if needs_x else None,
-            _product_in_fp32(gradient.t(), x) if needs_weight else None,
-            of_bias if needs_bias else None,
-            None,
-            None,
-        )
+        parameter, bias = ctx.parameters
+        if output:
+            gradient, of_bias = triton_rows.relu_gradient(gradient, output[0], bias)
+        elif needs_bias:
+            of_bias = triton_rows.bias_gradient(gradient, bias)
+        if needs_weight:
+            of_weight = _add_product(parameter.grad, gradient.t(), x)
+        return gradient @ weight if needs_x else None, of_weight, of_bias, None, None
 
 
 class _Captured:
@@ -207,6 +221,17 @@ def _product_in_fp32(left: Tensor, right: Tensor) -> Tensor:
         return left @ right
     product: Tensor = torch.mm(left, right, out_dtype=torch.float32)
     return product
+
+
+def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor | None:
+    """Add a matrix product to a sum in fp32; return it if there is no sum yet."""
+    if total is None:
+        return _product_in_fp32(left, right)
+    if left.dtype == torch.float32:
+        total.addmm_(left, right)
+    else:
+        torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
+    return None
 
 
 def _multiple(rows: int, step: int) -> int:

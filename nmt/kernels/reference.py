@@ -179,6 +179,9 @@ class Kernels:
         """Return the sum over rows of left (N, O) times right (N, I), (O, I) in fp32; not differentiable."""
         return (left.t() @ right).float()
 
+    def round_weights(self, weights: Tensor) -> None:
+        """Take the weights of a training, all in one tensor, before the products of an update."""
+
     def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
         """Return a function of batches that may be recorded, and replayed for batches of the same layout."""
         return function

@@ -5,12 +5,13 @@ own rows, and torch sums these partial sums; so the result does not depend on wh
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.text.tokenizer import PAD
 
@@ -18,94 +19,156 @@ EPSILON = 1e-5  # of the layer norm, as in torch
 
 NORM_NUMBERS = 2048  # of a block of rows, as far as D permits
 NORM_WARPS = 4
-NORM_PROGRAMS = 256  # with a partial sum each in the backward pass: two for each multiprocessor
+NORM_PROGRAMS = 528  # with a partial sum each in the backward pass
 
-DROPOUT_BLOCK = 1024  # random numbers are drawn for four blocks at once; results depend on it
+DROPOUT_BLOCK = 1024  # random numbers are drawn for four times as many elements at once
 DROPOUT_WARPS = 4
 ROUNDS = 7  # of the Philox generator, the fewest that pass all tests of randomness (Salmon et al. 2011)
 
 SUM_ROWS = 32
-SUM_COLUMNS = 128
+SUM_COLUMNS = 64
 SUM_WARPS = 4
 SUM_PROGRAMS = 1024  # at most, together for all columns
+ADD_ROWS = 256
+ADD_COLUMNS = 16
 
 LOSS_BLOCK = 4096
 LOSS_WARPS = 8
 
-ROTATE_ROWS = 8
-ROTATE_PAIRS = 256
+ROTATE_ROWS = 32
+ROTATE_HEADS = 4  # of one program
 LOG_BASE = tl.constexpr(math.log(10000.0))  # the wavelengths of rotary positions grow up to 2π · 10000
 
 
-# layer norm
+@dataclass(frozen=True)
+class Dropout:
+    """A place in a model at which numbers are set to 0 with probability p, and the others divided by 1 - p.
 
-
-def norm(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return x (N, D) fp32 and its layer norm in `dtype`; differentiable.
-
-    Whoever uses x afterwards, such as a residual connection, uses the x returned: then one kernel adds both gradients.
+    What is dropped depends on the seed (1), an integer on the device, on the site, which numbers the places, and on row
+    and column.
     """
-    outputs: tuple[Tensor, Tensor] = _Norm.apply(x, weight, bias, dtype)  # type: ignore[no-untyped-call]
+
+    p: float
+    seed: Tensor
+    site: int
+
+    @property
+    def threshold(self) -> int:
+        """Random numbers of 31 bits below it drop what they are for."""
+        return round(self.p * 2**31)
+
+    @property
+    def scale(self) -> float:
+        """What the others are multiplied by."""
+        return 1 / (1 - self.p)
+
+
+# residual connection and layer norm
+
+
+def add_norm(
+    stream: tuple[Tensor, Tensor | None], norm: nn.LayerNorm, dropout: Dropout, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return z = x + dropout(y) for a stream (x, y) of rows (N, D), and the layer norm of z in `dtype`; differentiable.
+
+    x and z are fp32, y is fp32 or bf16; without y, z is x. Whoever uses x afterwards uses z: then one kernel adds both
+    gradients. Gradients of weight and bias are added to `grad` at once if it is there.
+    """
+    outputs: tuple[Tensor, Tensor] = _AddNorm.apply(  # type: ignore[no-untyped-call]
+        *stream, norm.weight, norm.bias, dropout, dtype
+    )
     return outputs
 
 
-class _Norm(torch.autograd.Function):
+class _AddNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, dropout: Dropout, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
         rows, width = x.shape
-        x = x.contiguous()
+        x, y = x.contiguous(), None if y is None else y.contiguous()
+        z = x.view_as(x) if y is None else torch.empty_like(x)
         normalized = torch.empty(rows, width, dtype=dtype, device=x.device)
         statistics = torch.empty(2, rows, dtype=torch.float32, device=x.device)
         if rows:
-            constants = _norm_constants(width)
-            _norm_kernel[(triton.cdiv(rows, constants["ROWS"]),)](
-                x, weight, bias, normalized, statistics, rows, EPSILON=EPSILON, **constants
-            )
-        ctx.save_for_backward(x, weight, statistics)
+            constants = _norm_constants(width, dropout)
+            _add_norm_kernel[(triton.cdiv(rows, constants["ROWS"]),)](
+                x, y, weight, bias, z, normalized, statistics, dropout.seed, dropout.site, rows,
+                EPSILON=EPSILON, **constants,
+            )  # fmt: skip
+        ctx.save_for_backward(z, weight, statistics, dropout.seed)
+        ctx.parameters, ctx.dropout, ctx.y_type = (weight, bias), dropout, None if y is None else y.dtype
         ctx.set_materialize_grads(False)  # a gradient that is missing need not be read
-        return x.view_as(x), normalized
+        return z, normalized
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        x, weight, statistics = ctx.saved_tensors
-        residual, normalized = gradients
-        if normalized is None:
-            return residual, None, None, None
-        rows, width = x.shape
-        constants = _norm_constants(width)
+        z, weight, statistics, seed = ctx.saved_tensors
+        residual, normalized = (None if gradient is None else gradient.contiguous() for gradient in gradients)
+        assert normalized is not None, "what is normalized is used"
+        rows, width = z.shape
+        constants = _norm_constants(width, ctx.dropout)
         programs = max(1, min(NORM_PROGRAMS, triton.cdiv(rows, constants["ROWS"])))
-        x_gradient = torch.empty_like(x)
-        sums = torch.empty(programs, 2, width, dtype=torch.float32, device=x.device)
-        _norm_gradient_kernel[(programs,)](
-            x, weight, statistics,
-            None if residual is None else residual.contiguous(), normalized.contiguous(), x_gradient, sums,
+        x_gradient = torch.empty_like(z)
+        y_gradient = None if ctx.y_type is None else torch.empty(rows, width, dtype=ctx.y_type, device=z.device)
+        sums = torch.empty(programs, 2, width, dtype=torch.float32, device=z.device)
+        _add_norm_gradient_kernel[(programs,)](
+            z, weight, statistics, residual, normalized, x_gradient, y_gradient, sums, seed, ctx.dropout.site,
             rows, programs, **constants,
         )  # fmt: skip
-        weight_gradient, bias_gradient = sums.sum(0)
-        return x_gradient, weight_gradient.to(weight.dtype), bias_gradient.to(weight.dtype), None
+        return x_gradient, y_gradient, *add_sums(sums, *ctx.parameters), None, None
 
 
-def _norm_constants(width: int) -> dict[str, Any]:
-    block = triton.next_power_of_2(width)
-    return {"D": width, "COLUMNS": block, "ROWS": max(1, NORM_NUMBERS // block), "num_warps": NORM_WARPS}
+def _norm_constants(width: int, dropout: Dropout) -> dict[str, Any]:
+    block = max(4, triton.next_power_of_2(width))
+    return {
+        "D": width,
+        "COLUMNS": block,
+        "ROWS": max(1, NORM_NUMBERS // block),
+        "THRESHOLD": dropout.threshold,
+        "SCALE": dropout.scale,
+        "ROUNDS": ROUNDS,
+        "num_warps": NORM_WARPS,
+    }
 
 
 # a batch has any number of rows: one compilation serves all
 _compiled: Any = triton.jit(do_not_specialize=["rows", "programs", "site"])
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def _kept(
+    seed: tl.tensor, site: tl.tensor, row: tl.tensor, QUARTER: tl.constexpr, THRESHOLD: tl.constexpr,
+    ROUNDS: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Return which numbers of rows dropout keeps, (rows, 4 · QUARTER): a function of seed, site, row and column."""
+    number = row[:, None] * QUARTER + tl.arange(0, QUARTER)[None, :]
+    zero = number * 0
+    a, b, c, d = tl.philox(tl.load(seed).to(tl.int64), number, zero, zero + site, zero, ROUNDS)
+    random = tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
+    return (random >> 1).to(tl.int32) >= THRESHOLD  # 31 bits, so that the comparison has no sign to mistake
+
+
 @_compiled  # type: ignore[untyped-decorator]
-def _norm_kernel(
-    x: tl.tensor, weight: tl.tensor, bias: tl.tensor, normalized: tl.tensor, statistics: tl.tensor, rows: tl.tensor,
-    D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, EPSILON: tl.constexpr,
+def _add_norm_kernel(
+    x: tl.tensor, y: tl.tensor, weight: tl.tensor, bias: tl.tensor, z: tl.tensor, normalized: tl.tensor,
+    statistics: tl.tensor, seed: tl.tensor, site: tl.tensor, rows: tl.tensor,
+    D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
+    ROUNDS: tl.constexpr, EPSILON: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write normalized (N, D), and the means and the reciprocal standard deviations: statistics (2, N)."""
+    """Write z and normalized (N, D), and the means and the reciprocal standard deviations: statistics (2, N)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)[None, :]
     inside = column < D
     mask = (row < rows)[:, None] & inside
     at = row.to(tl.int64)[:, None] * D + column
     numbers = tl.load(x + at, mask=mask, other=0.0)
+    if y is not None:
+        added = tl.load(y + at, mask=mask, other=0.0).to(tl.float32)
+        if THRESHOLD:
+            added = tl.where(_kept(seed, site, row, COLUMNS // 4, THRESHOLD, ROUNDS), added * SCALE, 0.0)
+        numbers += added
+        tl.store(z + at, numbers, mask=mask)
     mean = tl.sum(numbers, 1) / D
     centered = tl.where(inside, numbers - mean[:, None], 0.0)
     deviation = 1 / tl.sqrt(tl.sum(centered * centered, 1) / D + EPSILON)
@@ -118,15 +181,16 @@ def _norm_kernel(
 
 
 @_compiled  # type: ignore[untyped-decorator]
-def _norm_gradient_kernel(
-    x: tl.tensor, weight: tl.tensor, statistics: tl.tensor, residual: tl.tensor, gradient: tl.tensor,
-    x_gradient: tl.tensor, sums: tl.tensor,
+def _add_norm_gradient_kernel(
+    z: tl.tensor, weight: tl.tensor, statistics: tl.tensor, residual: tl.tensor, gradient: tl.tensor,
+    x_gradient: tl.tensor, y_gradient: tl.tensor, sums: tl.tensor, seed: tl.tensor, site: tl.tensor,
     rows: tl.tensor, programs: tl.tensor, D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROUNDS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write the gradient of x (N, D), and sums of the gradients of weight and bias: (programs, 2, D).
+    """Write the gradients of x and y (N, D), and sums of the gradients of weight and bias: (programs, 2, D).
 
-    With n = (x - mean) / deviation and g = gradient · weight, that of x is (g - Σg/D - n Σ(g n)/D) / deviation, plus
-    the gradient `residual` of the x that was passed through, if there is one.
+    With n = (z - mean) / deviation and g = gradient · weight, that of z is (g - Σg/D - n Σ(g n)/D) / deviation, plus
+    the gradient `residual` of z itself, if there is one.
     """
     column = tl.arange(0, COLUMNS)[None, :]
     inside = column < D
@@ -139,7 +203,7 @@ def _norm_gradient_kernel(
         at = row.to(tl.int64)[:, None] * D + column
         mean = tl.load(statistics + row, mask=row < rows, other=0.0)
         deviation = tl.load(statistics + rows + row, mask=row < rows, other=0.0)
-        n = (tl.load(x + at, mask=mask, other=0.0) - mean[:, None]) * deviation[:, None]
+        n = (tl.load(z + at, mask=mask, other=0.0) - mean[:, None]) * deviation[:, None]
         n = tl.where(inside, n, 0.0)
         g = tl.load(gradient + at, mask=mask, other=0.0).to(tl.float32)
         weight_sum += g * n
@@ -149,6 +213,10 @@ def _norm_gradient_kernel(
         if residual is not None:
             result += tl.load(residual + at, mask=mask, other=0.0)
         tl.store(x_gradient + at, result, mask=mask)
+        if y_gradient is not None:
+            if THRESHOLD:
+                result = tl.where(_kept(seed, site, row, COLUMNS // 4, THRESHOLD, ROUNDS), result * SCALE, 0.0)
+            tl.store(y_gradient + at, result.to(y_gradient.dtype.element_ty), mask=mask)
     to = sums + tl.program_id(0) * 2 * D + tl.arange(0, COLUMNS)
     tl.store(to, tl.sum(weight_sum, 0), mask=tl.arange(0, COLUMNS) < D)
     tl.store(to + D, tl.sum(bias_sum, 0), mask=tl.arange(0, COLUMNS) < D)
@@ -157,108 +225,66 @@ def _norm_gradient_kernel(
 # dropout
 
 
-def add_dropout(x: Tensor, y: Tensor, p: float, seed: Tensor, site: int) -> Tensor:
-    """Return x + dropout(y), fp32; differentiable. x is fp32, y of the same size fp32 or bf16; 0 <= p < 1.
-
-    What is dropped depends only on the seed, an integer on the device, on the site, which numbers the calls in a model,
-    and on the position of the element.
-    """
-    if p == 0:
-        return x + y
-    output: Tensor = _AddDropout.apply(x, y, p, seed, site)  # type: ignore[no-untyped-call]
-    return output
-
-
-def dropout(x: Tensor, p: float, seed: Tensor, site: int) -> Tensor:
-    """Return dropout(x), see `add_dropout`."""
-    if p == 0:
+def dropout(x: Tensor, dropout: Dropout) -> Tensor:
+    """Return dropout(x), in the type of x; differentiable."""
+    if not dropout.threshold:
         return x
-    output: Tensor = _AddDropout.apply(None, x, p, seed, site)  # type: ignore[no-untyped-call]
+    output: Tensor = _DropoutFunction.apply(x, dropout)  # type: ignore[no-untyped-call]
     return output
 
 
-class _AddDropout(torch.autograd.Function):
+class _DropoutFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor | None, y: Tensor, p: float, seed: Tensor, site: int) -> Tensor:
-        ctx.save_for_backward(seed)
-        ctx.p, ctx.site, ctx.dtype = p, site, y.dtype
-        return _dropped(x, y, p, (seed, site), y.dtype if x is None else x.dtype)
+    def forward(ctx: Any, x: Tensor, dropout: Dropout) -> Tensor:
+        ctx.save_for_backward(dropout.seed)
+        ctx.dropout = dropout
+        return _dropped(x, dropout.seed, dropout)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (seed,) = ctx.saved_tensors
-        x_gradient = gradients[0] if ctx.needs_input_grad[0] else None
-        y_gradient = None
-        if ctx.needs_input_grad[1]:
-            y_gradient = _dropped(None, gradients[0], ctx.p, (seed, ctx.site), ctx.dtype)
-        return x_gradient, y_gradient, None, None, None
+        return _dropped(gradients[0], seed, ctx.dropout), None
 
 
-def _dropped(x: Tensor | None, y: Tensor, p: float, source: tuple[Tensor, int], dtype: torch.dtype) -> Tensor:
-    """Return dropout(y) in `dtype`, plus x if there is one; the random numbers are from a seed and a site."""
-    y = y.contiguous()
-    output = torch.empty(y.shape, dtype=dtype, device=y.device)
-    if y.numel():
-        _dropout_kernel[(triton.cdiv(y.numel(), 4 * DROPOUT_BLOCK),)](
-            None if x is None else x.contiguous(), y, output, *source, y.numel(),
-            THRESHOLD=round(p * 2**31), SCALE=1 / (1 - p), BLOCK=DROPOUT_BLOCK, ROUNDS=ROUNDS, num_warps=DROPOUT_WARPS,
+def _dropped(x: Tensor, seed: Tensor, dropout: Dropout) -> Tensor:
+    x = x.contiguous()
+    output = torch.empty_like(x)
+    if x.numel():
+        _dropout_kernel[(triton.cdiv(x.numel(), 4 * DROPOUT_BLOCK),)](
+            x, output, seed, dropout.site, x.numel(), THRESHOLD=dropout.threshold, SCALE=dropout.scale,
+            BLOCK=DROPOUT_BLOCK, ROUNDS=ROUNDS, num_warps=DROPOUT_WARPS,
         )  # fmt: skip
     return output
 
 
 @_compiled  # type: ignore[untyped-decorator]
 def _dropout_kernel(
-    x: tl.tensor, y: tl.tensor, output: tl.tensor, seed: tl.tensor, site: tl.tensor, count: tl.tensor,
+    x: tl.tensor, output: tl.tensor, seed: tl.tensor, site: tl.tensor, count: tl.tensor,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, ROUNDS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write 4 blocks of `output`, which has `count` elements.
-
-    One call of the generator gives four numbers, for elements that are BLOCK apart.
-    """
-    number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    zero = number * 0
-    a, b, c, d = tl.philox(tl.load(seed).to(tl.int64), number, zero, zero + site, zero, ROUNDS)
-    first = tl.program_id(0).to(tl.int64) * (4 * BLOCK) + tl.arange(0, BLOCK)
-    _drop(x, y, output, a, first, count, THRESHOLD, SCALE)
-    _drop(x, y, output, b, first + BLOCK, count, THRESHOLD, SCALE)
-    _drop(x, y, output, c, first + 2 * BLOCK, count, THRESHOLD, SCALE)
-    _drop(x, y, output, d, first + 3 * BLOCK, count, THRESHOLD, SCALE)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _drop(
-    x: tl.tensor,
-    y: tl.tensor,
-    output: tl.tensor,
-    random: tl.tensor,
-    at: tl.tensor,
-    count: tl.tensor,
-    THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr,
-) -> None:
-    mask = at < count
-    kept = (random >> 1).to(tl.int32) >= THRESHOLD  # 31 bits, so that the comparison has no sign to mistake
-    result = tl.where(kept, tl.load(y + at, mask=mask, other=0.0).to(tl.float32) * SCALE, 0.0)
-    if x is not None:
-        result += tl.load(x + at, mask=mask, other=0.0)
-    tl.store(output + at, result.to(output.dtype.element_ty), mask=mask)
+    """Write 4 · BLOCK elements of `output`, which has `count`; dropout is that of rows of one element each."""
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = row.to(tl.int64)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    kept = _kept(seed, site, row, 1, THRESHOLD, ROUNDS)
+    numbers = tl.load(x + at, mask=at < count, other=0.0).to(tl.float32)
+    tl.store(output + at, tl.where(kept, numbers * SCALE, 0.0).to(output.dtype.element_ty), mask=at < count)
 
 
 # sums over rows
 
 
-def relu_gradient(gradient: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient (N, O) where the output of ReLU is not 0, and the sums of that over the rows, (O) fp32."""
+def relu_gradient(gradient: Tensor, output: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient (N, O) where the output of ReLU is not 0, and the gradient of the bias, see `add_sums`."""
     masked = torch.empty_like(output)
-    return masked, _column_sums(gradient.contiguous(), output, masked)
+    return masked, _bias_gradient(gradient.contiguous(), output, masked, bias)
 
 
-def column_sums(gradient: Tensor) -> Tensor:
-    """Return the sums over the rows of a matrix (N, O), (O) fp32."""
-    return _column_sums(gradient.contiguous(), None, None)
+def bias_gradient(gradient: Tensor, bias: Tensor) -> Tensor | None:
+    """Return the gradient of a bias (O), the sums over the rows of a matrix (N, O), see `add_sums`."""
+    return _bias_gradient(gradient.contiguous(), None, None, bias)
 
 
-def _column_sums(gradient: Tensor, output: Tensor | None, masked: Tensor | None) -> Tensor:
+def _bias_gradient(gradient: Tensor, output: Tensor | None, masked: Tensor | None, bias: Tensor) -> Tensor | None:
     rows, width = gradient.shape
     column_blocks = triton.cdiv(width, SUM_COLUMNS)
     programs = max(1, min(SUM_PROGRAMS // column_blocks, triton.cdiv(rows, SUM_ROWS)))
@@ -267,7 +293,42 @@ def _column_sums(gradient: Tensor, output: Tensor | None, masked: Tensor | None)
         gradient, output, masked, sums, rows, programs,
         OUTPUTS=width, ROWS=SUM_ROWS, COLUMNS=SUM_COLUMNS, num_warps=SUM_WARPS,
     )  # fmt: skip
-    return sums.sum(0)
+    (result,) = add_sums(sums, bias)
+    return result
+
+
+def add_sums(sums: Tensor, *parameters: Tensor) -> list[Tensor | None]:
+    """Add the partial sums (P, W) of the gradients of parameters (W in all) to those that they have.
+
+    Returns the gradients of parameters that have none yet, None for the others.
+    """
+    gradients: list[Tensor | None] = []
+    for number, parameter in enumerate(parameters):
+        own = parameter.grad is None
+        gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format) if own else parameter.grad
+        width = parameter.numel()
+        _add_sums_kernel[(triton.cdiv(width, ADD_COLUMNS),)](
+            sums.view(-1)[number * width :], gradient, sums.size(0),
+            STRIDE=sums.numel() // sums.size(0), OUTPUTS=width, ROWS=ADD_ROWS, COLUMNS=ADD_COLUMNS,
+        )  # fmt: skip
+        gradients.append(gradient if own else None)
+    return gradients
+
+
+@_compiled  # type: ignore[untyped-decorator]
+def _add_sums_kernel(
+    sums: tl.tensor, gradient: tl.tensor, programs: tl.tensor,
+    STRIDE: tl.constexpr, OUTPUTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+) -> None:  # fmt: skip
+    """Add the sums over the first dimension of (programs, STRIDE), of its first columns, to `gradient` (OUTPUTS)."""
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for first in range(0, programs, ROWS):
+        row = first + tl.arange(0, ROWS)
+        mask = (row < programs)[:, None] & (column < OUTPUTS)[None, :]
+        total += tl.load(sums + row[:, None] * STRIDE + column[None, :], mask=mask, other=0.0)
+    old = tl.load(gradient + column, mask=column < OUTPUTS, other=0.0)
+    tl.store(gradient + column, old + tl.sum(total, 0), mask=column < OUTPUTS)
 
 
 @_compiled  # type: ignore[untyped-decorator]
@@ -297,8 +358,8 @@ def loss_and_gradient(logits: Tensor, labels: Tensor, smoothing: float, vocabula
     """Return the sums of the smoothed losses and of the negative log-likelihoods, fp32, in nats.
 
     The logits (n, padded V), contiguous, become the gradient p - q of the first sum, with the target distribution q of
-    `nmt.training.loss`. labels (n) int32. Rows whose label is padding count nothing; columns from `vocabulary` on
-    belong to no token. The gradients of both are 0.
+    `nmt.kernels.reference.Kernels.loss`. labels (n) int32. Rows whose label is padding count nothing; columns from
+    `vocabulary` on belong to no token. The gradients of both are 0.
     """
     rows = logits.size(0)
     sums = torch.empty(2, rows, dtype=torch.float32, device=logits.device)
@@ -354,7 +415,10 @@ def _loss_kernel(
 
 
 def rotate(projected: Tensor, heads: int, positions: Tensor) -> Tensor:
-    """Return queries, keys and values side by side (N, 3D), the first two rotated, as `nmt.model.positions.rotate`."""
+    """Rotate queries and keys, of queries, keys and values side by side (N, 3D), in place; differentiable.
+
+    The formula is that of `nmt.kernels.reference.Kernels.rotate`. The backward pass changes the gradient in place.
+    """
     output: Tensor = _Rotate.apply(projected, heads, positions)  # type: ignore[no-untyped-call]
     return output
 
@@ -364,41 +428,43 @@ class _Rotate(torch.autograd.Function):
     def forward(ctx: Any, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
         ctx.save_for_backward(positions)
         ctx.heads = heads
+        ctx.mark_dirty(projected)
         return _rotated(projected, heads, positions, 1.0)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (positions,) = ctx.saved_tensors
-        return _rotated(gradients[0], ctx.heads, positions, -1.0), None, None
+        return _rotated(gradients[0].contiguous(), ctx.heads, positions, -1.0), None, None
 
 
 def _rotated(projected: Tensor, heads: int, positions: Tensor, direction: float) -> Tensor:
-    projected = projected.contiguous()
-    output = torch.empty_like(projected)
-    pairs = projected.size(1) // 2  # of queries, keys and values
+    half = projected.size(1) // (6 * heads)
     if len(projected):
-        _rotate_kernel[(triton.cdiv(len(projected), ROTATE_ROWS), triton.cdiv(pairs, ROTATE_PAIRS))](
-            projected, output, positions, len(projected), direction,
-            HALF=projected.size(1) // (6 * heads), PAIRS=pairs, ROWS=ROTATE_ROWS, COLUMNS=ROTATE_PAIRS,
+        _rotate_kernel[(triton.cdiv(len(projected), ROTATE_ROWS), triton.cdiv(2 * heads, ROTATE_HEADS))](
+            projected, positions, projected.stride(0), len(projected), direction,
+            HALF=half, WIDTH=triton.next_power_of_2(half), HEADS=2 * heads, OWNED=ROTATE_HEADS, ROWS=ROTATE_ROWS,
         )  # fmt: skip
-    return output
+    return projected
 
 
 @_compiled  # type: ignore[untyped-decorator]
 def _rotate_kernel(
-    projected: tl.tensor, output: tl.tensor, positions: tl.tensor, rows: tl.tensor, direction: tl.constexpr,
-    HALF: tl.constexpr, PAIRS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    projected: tl.tensor, positions: tl.tensor, stride: tl.tensor, rows: tl.tensor, direction: tl.constexpr,
+    HALF: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, OWNED: tl.constexpr, ROWS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Rotate pairs of numbers that are HALF apart in a head; those of the values, the last third, are copied."""
+    """Rotate the pairs of numbers that are HALF apart in a head, in OWNED of the first HEADS heads of each row."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    pair = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    mask = (row < rows)[:, None] & (pair < PAIRS)[None, :]
-    first = row.to(tl.int64)[:, None] * (2 * PAIRS) + ((pair // HALF) * (2 * HALF) + pair % HALF)[None, :]
-    x = tl.load(projected + first, mask=mask, other=0.0).to(tl.float32)
-    y = tl.load(projected + first + HALF, mask=mask, other=0.0).to(tl.float32)
-    frequency = tl.exp((pair % HALF).to(tl.float32) * (-LOG_BASE / HALF))
+    pair = tl.arange(0, WIDTH)
+    mask = (row < rows)[:, None] & (pair < HALF)[None, :]
     position = tl.load(positions + row, mask=row < rows, other=0).to(tl.float32)
-    angle = position[:, None] * tl.where(pair < PAIRS // 3 * 2, frequency, 0.0)[None, :] * direction
+    frequency = tl.exp(pair.to(tl.float32) * (-LOG_BASE / HALF))
+    angle = position[:, None] * frequency[None, :] * direction
     cosine, sine = tl.cos(angle), tl.sin(angle)
-    tl.store(output + first, (x * cosine - y * sine).to(output.dtype.element_ty), mask=mask)
-    tl.store(output + first + HALF, (y * cosine + x * sine).to(output.dtype.element_ty), mask=mask)
+    first = projected + row.to(tl.int64)[:, None] * stride + pair[None, :]
+    first_head = tl.program_id(1) * OWNED
+    for head in range(first_head, tl.minimum(first_head + OWNED, HEADS)):
+        at = first + head * (2 * HALF)
+        x = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(at + HALF, mask=mask, other=0.0).to(tl.float32)
+        tl.store(at, (x * cosine - y * sine).to(projected.dtype.element_ty), mask=mask)
+        tl.store(at + HALF, (y * cosine + x * sine).to(projected.dtype.element_ty), mask=mask)

@@ -74,6 +74,8 @@ class Training:
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
+        if problem := self.updater.kernels.problem:
+            self.console.warn(problem)
 
     def train(self) -> tuple[str, int | None]:
         """Update until a limit is reached or a signal comes; write a checkpoint; return the reason and the signal.

@@ -57,6 +57,7 @@ class Updater:
         """
         self.model.train()
         self.weights.gradient.zero_()
+        self.kernels.round_weights(self.weights.all)
         self._sums.zero_()
         for index, batch in enumerate(batches):
             number = distributed.rank() + index * self.world_size

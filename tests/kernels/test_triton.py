@@ -12,6 +12,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
 from nmt.kernels import triton_attention, triton_rows
+from nmt.kernels.reference import Kernels
 from nmt.kernels.triton_attention import TILE, attend
 from nmt.text.tokenizer import PAD
 
@@ -171,89 +172,87 @@ def test_attention_reads_column_ranges_and_any_gradient() -> None:
         assert_near(one, other, torch.float32)
 
 
-# layer norm
+# residual connection and layer norm
+
+
+def place(p: float, seed: int = 5, site: int = 3) -> triton_rows.Dropout:
+    return triton_rows.Dropout(p, torch.tensor([seed], device=DEVICE), site)
+
+
+def layer_norm(width: int) -> torch.nn.LayerNorm:
+    norm = torch.nn.LayerNorm(width, device=DEVICE)
+    with torch.no_grad():
+        norm.weight.copy_(random(width))
+        norm.bias.copy_(random(width))
+    return norm
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize(("rows", "width"), [(1, 16), (37, 24), (5, 512), (0, 16)])
-def test_norm_and_its_gradients(rows: int, width: int, dtype: torch.dtype) -> None:
-    x, weight, bias = (3 * random(rows, width) + 1).requires_grad_(), random(width), random(width)
-    leaves = [x, weight.requires_grad_(), bias.requires_grad_()]
-    passed, normalized = triton_rows.norm(*leaves, dtype)
-    residual_gradient, gradient = random(rows, width), random(rows, width, dtype=dtype)
-    actual = torch.autograd.grad([passed, normalized], leaves, [residual_gradient, gradient])
+def test_add_norm_and_its_gradients(rows: int, width: int, p: float, dtype: torch.dtype) -> None:
+    norm, dropout = layer_norm(width), place(p)
+    x, y = (3 * random(rows, width) + 1).requires_grad_(), random(rows, width, dtype=dtype).requires_grad_()
+    leaves = [x, y, norm.weight, norm.bias]
+    z, normalized = triton_rows.add_norm((x, y), norm, dropout, dtype)
+    kept = (z - x != 0).double() if p else torch.ones_like(x, dtype=torch.float64)
+    residual, gradient = random(rows, width), random(rows, width, dtype=dtype)
+    actual = torch.autograd.grad([z, normalized], leaves, [residual, gradient])
     exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    expected_norm = torch.nn.functional.layer_norm(exact[0], (width,), exact[1], exact[2])
-    expected = torch.autograd.grad(
-        [exact[0], expected_norm], exact, [residual_gradient.double(), gradient.double()]
-    )  # fmt: skip
-    assert torch.equal(passed, x)
+    expected_z = exact[0] + exact[1] * kept / (1 - p)
+    expected_norm = torch.nn.functional.layer_norm(expected_z, (width,), exact[2], exact[3])
+    expected = torch.autograd.grad([expected_z, expected_norm], exact, [residual.double(), gradient.double()])
     assert normalized.dtype == dtype
+    assert_near(z, expected_z, torch.float32)
     assert_near(normalized, expected_norm, dtype)
-    for one, other in zip(actual, expected, strict=True):
-        assert_near(one, other, torch.float32)
+    for one, other, leaf in zip(actual, expected, leaves, strict=True):
+        assert_near(one, other, leaf.dtype)
 
 
-def test_norm_adds_partial_sums_and_needs_no_gradient_of_x_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_norm_adds_its_gradients_to_those_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_rows, "NORM_PROGRAMS", 2)  # each of them has several blocks of rows
     monkeypatch.setattr(triton_rows, "NORM_NUMBERS", 64)
-    leaves = [random(23, 16).requires_grad_(), random(16).requires_grad_(), random(16).requires_grad_()]
-    gradient = random(23, 16)
-    actual, again = (
-        torch.autograd.grad(triton_rows.norm(*leaves, torch.float32)[1], leaves, gradient) for _ in range(2)
-    )
-    exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    expected_norm = torch.nn.functional.layer_norm(exact[0], (16,), exact[1], exact[2])
-    expected = torch.autograd.grad(expected_norm, exact, gradient.double())
-    for one, two, other in zip(actual, again, expected, strict=True):
+    norm, x, gradient = layer_norm(16), random(23, 16).requires_grad_(), random(23, 16)
+    leaves = [x, norm.weight, norm.bias]
+    once = torch.autograd.grad(triton_rows.add_norm((x, None), norm, place(0.0), torch.float32)[1], leaves, gradient)
+    expected = torch.autograd.grad(torch.nn.functional.layer_norm(x, (16,), norm.weight, norm.bias), leaves, gradient)
+    for leaf in leaves:
+        leaf.grad = torch.ones_like(leaf)
+    triton_rows.add_norm((x, None), norm, place(0.0), torch.float32)[1].backward(gradient)
+    for leaf, one, other in zip(leaves, once, expected, strict=True):
         assert_near(one, other, torch.float32)
-        assert torch.equal(one, two)
-    passed, _ = triton_rows.norm(*leaves, torch.float32)
-    assert torch.equal(torch.autograd.grad(passed, leaves[0], gradient)[0], gradient)
+        assert leaf.grad is not None
+        assert torch.equal(leaf.grad, 1 + one)
 
 
 # dropout
 
 
-def seed(number: int) -> Tensor:
-    return torch.tensor([number], device=DEVICE)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.75])
 def test_dropout_scales_what_it_keeps_and_its_gradient_alike(p: float, dtype: torch.dtype) -> None:
-    x, y = random(130, 33).requires_grad_(), random(130, 33, dtype=dtype).requires_grad_()
-    gradient = random(130, 33)
-    ones = torch.ones(130, 33, device=DEVICE)
-    mask = triton_rows.dropout(ones, p, seed(5), 3)
+    y, gradient = random(130, 33, dtype=dtype).requires_grad_(), random(130, 33, dtype=dtype)
+    mask = triton_rows.dropout(torch.ones(130, 33, device=DEVICE), place(p))
     assert set(mask.unique().tolist()) <= {0.0, torch.tensor(1 / (1 - p)).item()}
     assert mask.mean().item() == pytest.approx(1, abs=0.1)
-    output = triton_rows.add_dropout(x, y, p, seed(5), 3)
-    assert output.dtype == torch.float32
-    torch.testing.assert_close(output, x + y.float() * mask)
-    x_gradient, y_gradient = torch.autograd.grad(output, [x, y], gradient)
-    assert torch.equal(x_gradient, gradient)
-    torch.testing.assert_close(y_gradient, (gradient * mask).to(dtype))
-    dropped = triton_rows.dropout(y, p, seed(5), 3)
+    dropped = triton_rows.dropout(y, place(p))
     torch.testing.assert_close(dropped, (y.float() * mask).to(dtype))
-    (y_gradient,) = torch.autograd.grad(dropped, y, gradient.to(dtype))
-    torch.testing.assert_close(y_gradient, (gradient.to(dtype).float() * mask).to(dtype))
+    (y_gradient,) = torch.autograd.grad(dropped, y, gradient)
+    torch.testing.assert_close(y_gradient, (gradient.float() * mask).to(dtype))
 
 
 def test_dropout_depends_on_seed_and_site_and_element() -> None:
     ones = torch.ones(5000, device=DEVICE)
-    masks = [
-        triton_rows.dropout(ones, 0.5, seed(number), site) > 0 for number, site in [(1, 1), (1, 2), (2, 1), (2**40, 1)]
-    ]
-    assert torch.equal(masks[0], triton_rows.dropout(ones, 0.5, seed(1).int(), 1) > 0)
-    assert torch.equal(masks[0][:1234], triton_rows.dropout(ones[:1234], 0.5, seed(1), 1) > 0)
+    places = [place(0.5, number, site) for number, site in [(1, 1), (1, 2), (2, 1), (2**40, 1)]]
+    masks = [triton_rows.dropout(ones, each) > 0 for each in places]
+    assert torch.equal(masks[0][:1234], triton_rows.dropout(ones[:1234], places[0]) > 0)
     for n, mask in enumerate(masks):
         for other in masks[:n]:
             assert (mask == other).float().mean().item() == pytest.approx(0.5, abs=0.05)
-    blocks = masks[0][:4096].view(4, 1024)  # the four numbers of one call of the generator
-    for n, block in enumerate(blocks):
-        for other in blocks[:n]:
-            assert (block == other).float().mean().item() == pytest.approx(0.5, abs=0.1)
+    numbers = masks[0][:4096].view(1024, 4).unbind(1)  # the four of one call of the generator
+    for n, number in enumerate(numbers):
+        for other in numbers[:n]:
+            assert (number == other).float().mean().item() == pytest.approx(0.5, abs=0.1)
 
 
 # sums over rows
@@ -261,16 +260,34 @@ def test_dropout_depends_on_seed_and_site_and_element() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "width"), [(1, 8), (70, 200), (0, 8)])
-def test_gradient_of_relu_and_sums(monkeypatch: pytest.MonkeyPatch, rows: int, width: int, dtype: torch.dtype) -> None:
+def test_gradient_of_relu_and_bias(monkeypatch: pytest.MonkeyPatch, rows: int, width: int, dtype: torch.dtype) -> None:
     monkeypatch.setattr(triton_rows, "SUM_PROGRAMS", 4)  # some programs have several blocks of rows
     gradient, output = random(rows, width, dtype=dtype), random(rows, width, dtype=dtype).relu()
-    masked, sums = triton_rows.relu_gradient(gradient, output)
+    bias = torch.nn.Parameter(torch.zeros(width, device=DEVICE))
+    masked, of_bias = triton_rows.relu_gradient(gradient, output, bias)
     expected = gradient * (output > 0)
     assert torch.equal(masked, expected)
-    assert sums.dtype == torch.float32
-    assert_near(sums, expected.double().sum(0), torch.float32)
-    assert_near(triton_rows.column_sums(gradient), gradient.double().sum(0), torch.float32)
-    assert torch.equal(sums, triton_rows.relu_gradient(gradient, output)[1])
+    assert of_bias is not None
+    assert_near(of_bias, expected.double().sum(0), torch.float32)
+    sums = triton_rows.bias_gradient(gradient, bias)
+    assert sums is not None
+    assert_near(sums, gradient.double().sum(0), torch.float32)
+    bias.grad = torch.ones_like(bias)
+    assert triton_rows.bias_gradient(gradient, bias) is None
+    assert torch.equal(bias.grad, 1 + sums)
+
+
+# rotary positions
+
+
+def test_rotation_and_its_gradient_equal_the_reference() -> None:
+    leaf, positions, gradient = random(7, 3 * 24), torch.arange(7, device=DEVICE) * 3, random(7, 3 * 24)
+    x, exact = leaf.requires_grad_(), leaf.detach().double().requires_grad_()
+    rotated = triton_rows.rotate(x * 1, 2, positions)
+    expected = Kernels(torch.device(DEVICE)).rotate(exact * 1, 2, positions)
+    assert_near(rotated, expected, torch.float32)
+    (actual,) = torch.autograd.grad(rotated, x, gradient.clone())
+    assert_near(actual, torch.autograd.grad(expected, exact, gradient.double())[0], torch.float32)
 
 
 # the loss
