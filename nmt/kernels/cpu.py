@@ -120,7 +120,8 @@ class CpuKernels(Kernels):
         if not self.has_native or queries.dtype == torch.float64:
             return super().attend_step(queries, keys_values, mask, places, newest)
         if queries.dtype == torch.bfloat16 and newest is not None:  # views with the same strides
-            queries, newest = torch.cat([queries, newest], 1).float().split([queries.size(1), newest.size(1)], 1)
+            widened = torch.cat([queries, newest], 1).float()
+            queries, newest = torch.split(widened, [queries.size(1), newest.size(1)], 1)
         queries = queries.float()
         return native.attend(queries, keys_values, mask, places.slots, places.beam, newest)
 

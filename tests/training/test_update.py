@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -160,7 +160,7 @@ class SynchronizationRecorder(TorchDispatchMode):
 @pytest.mark.parametrize("plain", [False, True])
 def test_update_does_not_wait_for_the_device(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:  # the kernels of a device without its own
-        monkeypatch.setattr("nmt.training.update.kernels_for", lambda device, precision, **_: Kernels(device, precision))
+        monkeypatch.setattr("nmt.training.update.kernels_for", lambda *settings, **_: Kernels(*settings))
         monkeypatch.setattr(Kernels, "fuses_step", True)
     updater = make_updater(tiny_recipe(dropout=0.1))
     update(updater, 1)
