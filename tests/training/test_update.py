@@ -150,8 +150,8 @@ class SynchronizationRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(function)
-        flat = [item for part in args for item in (part if isinstance(part, (list, tuple)) else [part])][1:]
-        by_mask = name.startswith("aten.index") and any(isinstance(x, Tensor) and x.dtype == torch.bool for x in flat)
+        indices = args[1] if name.startswith(("aten.index.", "aten.index_put")) else ()
+        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)
         if by_mask or name in ("aten._local_scalar_dense.default", "aten.nonzero.default", "aten.equal.default"):
             self.operations.append(name)
         return function(*args, **(kwargs or {}))
