@@ -120,19 +120,24 @@ class Rows:
         return grid.flatten(0, 1) if len(self.ids) == grid.size(0) * grid.size(1) else grid[self._places]
 
     def mask(self) -> Tensor | None:
-        """Return (B, L), True at tokens, or None if no sentence is shorter than the longest.
-
-        A filler without tokens has one, since the softmax of no score is not a number.
-        """
+        """Return (B, L), True at tokens, or None if no sentence is shorter than the longest."""
         if len(self.ids) == self.shape[0] * self.shape[1]:
             return None
-        mask = self.grid(torch.ones_like(self.ids, dtype=torch.bool))
-        mask[:, 0] = True
-        return mask
+        return self.grid(torch.ones_like(self.ids, dtype=torch.bool))
 
     @cached_property
     def _places(self) -> tuple[Tensor, Tensor]:
         return self.sentences.long(), self.positions.long()
+
+
+def same_tiles(source: Rows, target: Rows) -> tuple[Rows, Rows]:
+    """Return both sides of the same sentences with the same tiles, for attention from one to the other."""
+    edges = _filled(tile_edges(source.offsets, target.offsets), len(source.ids) + len(target.ids))
+
+    def tiled(rows: Rows) -> Rows:
+        return replace(rows, tiles=torch.from_numpy(rows.offsets[edges].astype(np.int32)).to(rows.ids.device))
+
+    return tiled(source), tiled(target)
 
 
 class Layout(NamedTuple):

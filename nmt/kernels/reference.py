@@ -305,9 +305,12 @@ def attend_by_grid(
             outputs.append(0 * queries[to])  # of fillers
             continue
         mask = of_keys.mask()
+        if mask is not None:
+            # a sentence without keys attends to its padding, which is 0: weights of nothing would be NaN
+            mask = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
         (q,) = split_heads(of_queries.grid(queries[to]), 1, heads)
         k, v = split_heads(of_keys.grid(keys_values[of]), 2, heads)
-        attended = attention(q, (k, v), None if mask is None else mask[:, None, None, :])
+        attended = attention(q, (k, v), mask)
         outputs.append(of_queries.from_grid(merge_heads(attended)))
     return torch.cat(outputs)
 
@@ -334,7 +337,7 @@ def attend_step_by_grid(
 
 def split_heads(x: Tensor, count: int, heads: int) -> tuple[Tensor, ...]:
     """Return views (B, H, T, d) of `count` vectors side by side (B, T, count·D)."""
-    return x.view(*x.shape[:2], count, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    return x.view(*x.shape[:2], count, heads, x.size(2) // (count * heads)).permute(2, 0, 3, 1, 4).unbind(0)
 
 
 def merge_heads(x: Tensor) -> Tensor:

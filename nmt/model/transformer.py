@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.batching.batch import Batch, Rows
+from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
 from nmt.kernels.reference import PLAIN, Kernels, Product, Stream, split_heads
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
@@ -71,8 +71,7 @@ class Transformer(nn.Module):
         if isinstance(source, Batch):
             return self.decode(source.target, self.encode(source.source), source.source)
         assert target is not None, "ids of the source without those of the target"
-        rows = Rows.of_padded(target, target != PAD)
-        sources = Rows.of_padded(source, source != PAD)
+        sources, rows = same_tiles(Rows.of_padded(source, source != PAD), Rows.of_padded(target, target != PAD))
         return rows.grid(self.decode(rows, self.encode(sources), sources))
 
     def encode(self, rows: Rows) -> Tensor:
@@ -379,7 +378,7 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     evaluation mode.
     """
     assert not model.training, "dropout would change the weights"
-    source_rows, target_rows = Rows.of_padded(source.unsqueeze(0)), Rows.of_padded(target_in.unsqueeze(0))
+    source_rows, target_rows = same_tiles(*(Rows.of_padded(ids.unsqueeze(0)) for ids in (source, target_in)))
     encoder, decoder, stream = [], [], (model.source_embedding(source_rows), None)
     for encoder_layer in model.encoder:
         layer_input = encoder_layer.attention_sublayer.normalized_before(stream)

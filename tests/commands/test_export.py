@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.batching.batch import Rows
 from nmt.commands.export import export
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.decoding.forced_decoding import Pair, force_all
@@ -303,7 +304,7 @@ class TestHuggingFace:
         places = np.arange(3)[:, None] / 10000 ** (2 * np.arange(dim // 2) / dim)
         table = torch.tensor(np.concatenate([np.sin(places), np.cos(places)], axis=1), dtype=torch.float32)
         theirs = load_file(tmp_path / "model.safetensors")["model.shared.weight"][tokens[0]] * dim**0.5 + table
-        ours = loaded.model.source_embedding([tokens])
+        ours = loaded.model.source_embedding(Rows.of(tokens.tolist()))
         assert torch.allclose(theirs, torch.cat([ours[:, 0::2], ours[:, 1::2]], dim=1), atol=1e-5)
         vocabulary = json.loads((tmp_path / "vocab.json").read_text())
         assert [vocabulary[name] for name in ("<pad>", "<unk>", "<s>", "</s>")] == [PAD, UNK, BOS, EOS]

@@ -14,7 +14,7 @@ from nmt.decoding.engine import search
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import BOS, EOS
+from nmt.text.tokenizer import EOS
 from tests.builders import log_probs_without_cache, padded, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
@@ -49,21 +49,21 @@ def full_search(model: Transformer, source: Tensor, mask: Tensor, options: Searc
     """Search each sentence by itself with `slow_beam`."""
     found = []
     for row, row_mask in zip(source, mask, strict=True):
-        memory = model.encode(row[row_mask].unsqueeze(0), None)
-        found.append(slow_beam(model, memory, options, options.longest_output(int(row_mask.sum()))))
+        found.append(slow_beam(model, row[row_mask], options))
     return found
 
 
 @torch.no_grad()
-def slow_beam(model: Transformer, memory: Tensor, options: SearchOptions, limit: int) -> list[Hypothesis]:
+def slow_beam(model: Transformer, source: Tensor, options: SearchOptions) -> list[Hypothesis]:
     """Beam search in lists, without cache, batch or early stopping."""
     active: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[Hypothesis] = []
+    limit = options.longest_output(len(source))
     for length in range(1, limit + 1):
         extended = []
         for tokens, total in active:
-            hidden = model.decode(torch.tensor([[BOS, *tokens]]), memory, None)[0, -1]
-            for token, log_prob in enumerate(model.logits(hidden).log_softmax(-1).tolist()):
+            newest = log_probs_without_cache(model, source.unsqueeze(0), tokens)[-1]
+            for token, log_prob in enumerate(newest.tolist()):
                 if token not in options.forbidden and (length < limit or token == EOS):
                     extended.append(([*tokens, token], total + log_prob))
         extended.sort(key=lambda candidate: -candidate[1])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nmt.batching.batch import Rows
 from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.decoding.models import BatchRunner
@@ -76,12 +77,14 @@ def test_attention_reproduces_the_output_of_the_layer() -> None:
     joined: list[Tensor] = []
     handle = attention.output.register_forward_pre_hook(lambda module, inputs: joined.append(inputs[0]))
     with torch.no_grad():
-        memory = model.encode(torch.tensor([[*source, EOS]]), None)
-        model.decode(torch.tensor([[BOS, *target]]), memory, None)
+        rows = Rows.of([[*source, EOS]])
+        memory = model.encode(rows)
+        model.decode(Rows.of([[BOS, *target]]), memory, rows)
         handle.remove()
-        _, values = attention.split_pair(attention.key_value(memory))  # (1, H, S, d)
-    mixed = (forced.attention @ values[0]).transpose(0, 1).flatten(1)
-    torch.testing.assert_close(mixed, joined[0].view_as(mixed), atol=1e-5, rtol=1e-4)
+        values = attention.key_value(memory)[:, model.settings.dim :]
+        by_head = values.unflatten(1, (model.settings.heads, -1)).transpose(0, 1)  # (H, S, d)
+    mixed = (forced.attention @ by_head).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(mixed, joined[0], atol=1e-5, rtol=1e-4)
 
 
 def test_no_pairs_have_no_results() -> None:

@@ -18,6 +18,7 @@ from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner, Ensemble, Models, check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
+from nmt.kernels import kernels_for
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -34,6 +35,11 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
+def runner(model: Transformer) -> BatchRunner:
+    """Return what divides batches among threads: on other devices one batch is computed at a time."""
+    return BatchRunner([model.for_inference(kernels_for(model.device))])
+
+
 def test_results_are_in_order_and_each_thread_computes_alone(threads: int) -> None:
     torch_threads = []
 
@@ -41,7 +47,7 @@ def test_results_are_in_order_and_each_thread_computes_alone(threads: int) -> No
         torch_threads.append(torch.get_num_threads())
         return 2 * batch
 
-    assert BatchRunner([tiny_model(1)]).run(double, range(20)) == list(range(0, 40, 2))
+    assert runner(tiny_model(1)).run(double, range(20)) == list(range(0, 40, 2))
     assert set(torch_threads) == {1}
 
 
@@ -53,7 +59,7 @@ def test_error_of_a_batch_is_raised_and_the_rest_cancelled(threads: int) -> None
         raise ValueError(f"batch {batch}")
 
     with pytest.raises(ValueError, match="batch 0"):
-        BatchRunner([tiny_model(1)]).run(fail, range(1000))
+        runner(tiny_model(1)).run(fail, range(1000))
     assert len(started) < 1000
 
 
@@ -65,9 +71,9 @@ def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = force_all(BatchRunner([model]), pairs, 12, heads)
+        alone = force_all(runner(model), pairs, 12, heads)
         torch.set_num_threads(4)
-        together = force_all(BatchRunner([model]), pairs, 12, heads)
+        together = force_all(runner(model), pairs, 12, heads)
     finally:
         torch.set_num_threads(before)
     for one, other in zip(alone, together, strict=True):

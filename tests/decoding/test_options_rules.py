@@ -15,7 +15,7 @@ from nmt.decoding.engine import search
 from nmt.decoding.options import BeginWith, EndAt, Forbidden, NoRepeatedNgram, SearchOptions, rules_for
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
-from tests.builders import padded, tiny_model
+from tests.builders import log_probs_without_cache, padded, tiny_model
 from tests.decoding.reference_search import assert_same, only, sequence_log_prob
 
 SENTENCES = [[4, 5, 6, 7, 3], [8, 3], [5, 5, 3], [7, 7, 7, 7, 7, 3]]
@@ -57,7 +57,7 @@ def raw_logits(seed: int, source: tuple[int, ...], generated: tuple[int, ...]) -
     """Return logits of the next token by teacher forcing, and the logarithm of their sum."""
     with torch.no_grad():
         model = model_of(seed)
-        hidden = model.decode(torch.tensor([[BOS, *generated]]), model.encode(torch.tensor([source]), None), None)
+        hidden = model(torch.tensor([source]), torch.tensor([[BOS, *generated]]))
         logits = model.logits(hidden[0, -1])
     return logits.tolist(), float(logits.logsumexp(-1))
 
@@ -148,8 +148,7 @@ def test_required_prefix_has_the_log_prob_of_the_model(beam: int) -> None:
     options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=2), no_repeat_ngram=1)
     (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [prefix]))
     assert tuple(found.tokens[:10]) == prefix
-    hidden = model.decode(torch.tensor([[BOS, *found.tokens]]), model.encode(torch.tensor([[8, 3]]), None), None)
-    table = model.logits(hidden)[0].log_softmax(-1)
+    table = log_probs_without_cache(model, torch.tensor([[8, 3]]), found.tokens)
     assert found.log_prob == pytest.approx(sequence_log_prob(table, found.tokens), abs=1e-4)
 
 

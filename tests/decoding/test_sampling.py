@@ -16,8 +16,9 @@ from nmt.decoding.engine import search, search_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for
+from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
-from tests.builders import padded, tiny_model
+from tests.builders import log_probs_without_cache, padded, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
 
@@ -80,9 +81,9 @@ def test_frequencies_of_samples_equal_their_probabilities() -> None:
 
 
 @torch.no_grad()
-def probability(hypothesis: Hypothesis, model: torch.nn.Module, source: Tensor) -> float:
+def probability(hypothesis: Hypothesis, model: Transformer, source: Tensor) -> float:
     """Return how probable a hypothesis is to be drawn from words and `</s>` of a vocabulary of 6, within 3 tokens."""
-    table = model.logits(model.decode(torch.tensor([[BOS, *hypothesis.tokens]]), model.encode(source, None), None))[0]  # type: ignore[operator]
+    table = model.logits(model(source, torch.tensor([[BOS, *hypothesis.tokens]])))[0]
     shares = [table[i, [EOS, 4, 5]].softmax(-1)[[EOS, 4, 5].index(t)] for i, t in enumerate([*hypothesis.tokens, EOS])]
     return math.prod(map(float, shares[:2]))
 
@@ -92,8 +93,7 @@ def test_log_prob_of_samples_is_that_of_the_model() -> None:
     found = only(search(model, source, None, options_for(5, temperature=2.0, top_p=0.8)))
     assert [one.log_prob for one in found] == sorted((one.log_prob for one in found), reverse=True)
     for one in found:
-        hidden = model.decode(torch.tensor([[BOS, *one.tokens]]), model.encode(source, None), None)
-        table = model.logits(hidden)[0].log_softmax(-1)
+        table = log_probs_without_cache(model, source, one.tokens)
         assert one.log_prob == pytest.approx(sequence_log_prob(table, one.tokens), abs=1e-4)
         assert one.normalized == pytest.approx(one.log_prob / ((5 + len(one.tokens) + 1) / 6))
 

@@ -12,7 +12,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
 from nmt.kernels import triton_attention, triton_rows
-from nmt.kernels.reference import Kernels
+from nmt.kernels.reference import PLAIN
 from nmt.kernels.triton_attention import TILE, attend
 from nmt.text.tokenizer import PAD
 
@@ -280,14 +280,20 @@ def test_gradient_of_relu_and_bias(monkeypatch: pytest.MonkeyPatch, rows: int, w
 # rotary positions
 
 
-def test_rotation_and_its_gradient_equal_the_reference() -> None:
-    leaf, positions, gradient = random(7, 3 * 24), torch.arange(7, device=DEVICE) * 3, random(7, 3 * 24)
-    x, exact = leaf.requires_grad_(), leaf.detach().double().requires_grad_()
-    rotated = triton_rows.rotate(x * 1, 2, positions)
-    expected = Kernels(torch.device(DEVICE)).rotate(exact * 1, 2, positions)
-    assert_near(rotated, expected, torch.float32)
-    (actual,) = torch.autograd.grad(rotated, x, gradient.clone())
-    assert_near(actual, torch.autograd.grad(expected, exact, gradient.double())[0], torch.float32)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "heads", "width"), [(1, 1, 2), (37, 3, 16), (9, 2, 130), (0, 2, 8)])
+def test_rotation_and_its_gradient_are_those_of_plain_torch(
+    rows: int, heads: int, width: int, dtype: torch.dtype
+) -> None:
+    projected = random(rows, 3 * heads * width, dtype=dtype).requires_grad_()
+    positions = torch.randint(0, 500, (rows,), dtype=torch.int32, device=DEVICE)
+    gradient = random(rows, 3 * heads * width, dtype=dtype)
+    exact = projected.detach().double().requires_grad_()
+    rotated, expected = triton_rows.rotate(projected * 1, heads, positions), PLAIN.rotate(exact, heads, positions)
+    assert rotated.dtype == dtype
+    assert_near(rotated, expected, dtype)
+    (found,) = torch.autograd.grad(rotated, projected, gradient.clone())
+    assert_near(found, torch.autograd.grad(expected, exact, gradient.double())[0], dtype)
 
 
 # the loss

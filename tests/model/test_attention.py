@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
 
-from nmt.batching.batch import Packing
+from nmt.batching.batch import Rows
 from nmt.config import ModelSettings
 from nmt.config.section import SettingError
+from nmt.kernels.reference import PLAIN
 from nmt.model.attention import CrossAttention, distances_between
 from nmt.model.scores import Additive, Bilinear, Dot, Score
 from nmt.model.transformer import Transformer
@@ -34,12 +34,12 @@ def test_attention_scores_by_hand(score: Score, parameter: list[object] | None, 
 def test_masked_keys_have_zero_weight(score: str) -> None:
     torch.manual_seed(1)
     of = CrossAttention(ModelSettings.model_validate({"dim": 12, "heads": 3, "attention_score": score}))
-    x, memory, to = torch.randn(2, 12), torch.randn(1, 3, 12), Packing.of([torch.zeros(1, 2)])
-    masked = Packing.of([memory], [torch.tensor([[True, True, False]])])
-    weights = of.weights(x, to, memory[0], masked)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 3, 2))
-    assert not weights[..., 2].any()
-    torch.testing.assert_close(weights[..., :2], of.weights(x, to, memory[0, :2], Packing.of([memory[:, :2]])))
+    x, memory = torch.randn(4, 12), torch.randn(5, 12)
+    weights = of.weights(x, memory, (Rows.of([[4, 4]] * 2), Rows.of([[5, 5], [5, 5, 5]])))  # one key is padding
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 2))
+    assert not weights[0, ..., 2].any()
+    alone = of.weights(x[:2], memory[:2], (Rows.of([[4, 4]]), Rows.of([[5, 5]])))
+    torch.testing.assert_close(weights[:1, ..., :2], alone)
 
 
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
@@ -53,12 +53,16 @@ def test_other_scores_are_refused_with_positions_in_attention(positions: str) ->
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dim": 8, "heads": 2, "feed_forward": 8}
 
 
-def test_dropout_reaches_embeddings_and_sublayers_in_training_only() -> None:
-    model = Transformer(ModelSettings.model_validate({**SMALL, "dropout": 0.25}), 11, 11)
-    # two embeddings, two sublayers in the encoder layer, three in the decoder layer
-    assert [module.p for module in model.modules() if isinstance(module, nn.Dropout)] == [0.25] * 7
-    source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_dropout_reaches_embeddings_and_sublayers_in_training_only(norm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Transformer(ModelSettings.model_validate({**SMALL, "dropout": 0.25, "norm": norm}), 11, 11)
+    shares, plain = list[float](), PLAIN.dropout
+    monkeypatch.setattr(PLAIN, "dropout", lambda x, p: shares.append(p) or plain(x, p))
+    ids = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])
     with torch.no_grad():
-        assert not torch.equal(model([source], [None], [target]), model([source], [None], [target]))
+        assert not torch.equal(model(*ids), model(*ids))
+        # two embeddings, two sublayers in the encoder layer, three in the decoder layer
+        assert shares == [0.25] * 14
         model.eval()
-        assert torch.equal(model([source], [None], [target]), model([source], [None], [target]))
+        assert torch.equal(model(*ids), model(*ids))
+    assert len(shares) == 14

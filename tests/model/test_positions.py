@@ -6,22 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.batching.batch import Packing
-from nmt.config import ModelSettings
-from nmt.model.attention import SelfAttention
-from nmt.model.positions import rotary_angles, rotate, rotate_pairs
+from nmt.kernels.reference import PLAIN, rotary_angles, rotate_pairs
 from tests.model import reference_transformer
 
 
-def angles(start: int, stop: int, width: int) -> Tensor:
-    return rotary_angles(start, stop, width, torch.empty(0, dtype=torch.float64))
+def rotated(x: Tensor, position: int) -> Tensor:
+    return rotate_pairs(x, rotary_angles(torch.tensor([position]), x.size(-1), x))
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 700])
 def test_rotation_equals_the_matrix_of_the_paper(position: int) -> None:
     x = torch.randn(3, 8, dtype=torch.float64)
-    rotated = rotate_pairs(x, angles(position, position + 1, 8))
-    for row, result in zip(x, rotated, strict=True):
+    for row, result in zip(x, rotated(x, position), strict=True):
         torch.testing.assert_close(result, reference_transformer.rotate(row, position), rtol=0, atol=1e-10)
         assert result.norm().item() == pytest.approx(row.norm().item())
 
@@ -33,7 +29,7 @@ def test_rotary_scores_depend_only_on_the_distance(query_position: int, key_posi
     query, key = torch.randn(2, 1, 8, dtype=torch.float64)
 
     def score(m: int, n: int) -> float:
-        return (rotate_pairs(query, angles(m, m + 1, 8)) @ rotate_pairs(key, angles(n, n + 1, 8)).t()).item()
+        return (rotated(query, m) @ rotated(key, n).t()).item()
 
     assert score(query_position, key_position) == pytest.approx(
         score(query_position + shift, key_position + shift), abs=1e-8
@@ -41,11 +37,11 @@ def test_rotary_scores_depend_only_on_the_distance(query_position: int, key_posi
 
 
 @torch.no_grad()
-def test_rotary_angles_are_exact_under_autocast() -> None:
-    of, x = SelfAttention(ModelSettings(dim=8, heads=2, positions="rotary"), causal=False), torch.randn(600, 8)
-    packing = Packing(((2, 300),), (None,))
-    with torch.autocast("cpu", torch.bfloat16):
-        assert rotate(x.new_zeros(600, 24, dtype=torch.bfloat16), 2, [(2, 300)]).dtype == torch.bfloat16
-        rounded = of(x, packing)
+def test_rotary_angles_are_exact_in_bf16() -> None:
+    projected = torch.randn(600, 24).bfloat16()
+    positions = torch.arange(600, dtype=torch.int32)
+    found = PLAIN.rotate(projected, 2, positions)
+    assert found.dtype == torch.bfloat16
     # angles in bf16 would be wrong by a radian at position 300
-    torch.testing.assert_close(rounded.float(), of(x, packing), rtol=0, atol=0.02)
+    torch.testing.assert_close(found.double(), PLAIN.rotate(projected.double(), 2, positions), rtol=2**-8, atol=1e-4)
+    assert torch.equal(found[:, 16:], projected[:, 16:])

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nmt.batching.batch import Rows, assemble
 from nmt.config import ModelSettings
+from nmt.kernels import kernels_for
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
+from nmt.text.prepared import Sentences
 from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
 
 PAD = 0
@@ -43,11 +46,6 @@ def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor
     ids = torch.tensor([sentence + [PAD] * (longest - len(sentence)) for sentence in sentences])
     lengths = torch.tensor([[len(sentence)] for sentence in sentences])
     return ids, torch.arange(longest) < lengths
-
-
-def hidden_states(model: Transformer, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
-    """Return the hidden states (B, T, D) of a batch of one length group."""
-    return model([source], [mask], [target]).view(*target.shape, -1)
 
 
 def reference_of(model: Transformer) -> ReferenceTransformer:
@@ -90,17 +88,17 @@ def test_outputs_and_gradients_equal_the_reference_transformer(changes: dict[str
     tied = changes.get("tied_embeddings", "all") == "all"
     model = build(source_vocabulary=11 if tied else 14, **changes)
     reference = reference_of(model)
-    source, mask = padded(SOURCES)
-    target, target_mask = padded(TARGETS)
-    logits = model.logits(hidden_states(model, source, mask, target))[..., :11]
+    sources = Rows.of(SOURCES)
+    memory = model.encode(sources)
+    logits = model.logits(model.decode(Rows.of(TARGETS), memory, sources))[:, :11]
     memories = [reference.encode(ids) for ids in SOURCES]
     expected = torch.cat([reference.decode(ids, memory) for ids, memory in zip(TARGETS, memories, strict=True)])
-    torch.testing.assert_close(model.encode(source, mask)[mask], torch.cat(memories), rtol=0, atol=1e-11)
-    torch.testing.assert_close(logits[target_mask], expected, rtol=0, atol=1e-11)
+    torch.testing.assert_close(memory, torch.cat(memories), rtol=0, atol=1e-11)
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-11)
 
     direction = torch.randn_like(expected)
     names, weights = zip(*model.named_parameters(), strict=True)
-    found = torch.autograd.grad(logits[target_mask], weights, direction)
+    found = torch.autograd.grad(logits, weights, direction)
     for name, ours, theirs in zip(names, found, torch.autograd.grad(expected, weights, direction), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
         assert ours.any(), name
@@ -111,7 +109,7 @@ def test_outputs_and_gradients_equal_the_reference_transformer(changes: dict[str
 
 @pytest.mark.parametrize("dim", [2, 12, 512])
 def test_sinusoids_equal_the_formula_of_the_paper(dim: int) -> None:
-    vectors = sinusoids(1, 300, torch.empty(0, dim))
+    vectors = sinusoids(torch.arange(1, 300), 300, torch.empty(0, dim))
     assert vectors.shape == (299, dim)
     for place, column in itertools.product([1, 2, 17, 299], sorted({0, 1, dim // 2, dim - 2, dim - 1})):
         angle = place / 10000 ** ((column - column % 2) / dim)
@@ -128,8 +126,9 @@ def test_positions_have_no_limit(changes: dict[str, object], monkeypatch: pytest
     reference = reference_of(model)
     source = [3 + i % 8 for i in range(20)]
     memory = reference.encode(source)
-    torch.testing.assert_close(model.encode(torch.tensor([source]), None)[0], memory, rtol=0, atol=1e-11)
-    logits = model.logits(model.decode(torch.tensor([source]), memory.unsqueeze(0), None))[0, :, :11]
+    rows = Rows.of([source])
+    torch.testing.assert_close(model.encode(rows), memory, rtol=0, atol=1e-11)
+    logits = model.logits(model.decode(rows, memory, rows))[:, :11]
     torch.testing.assert_close(logits, reference.decode(source, memory), rtol=0, atol=1e-11)
 
 
@@ -148,23 +147,30 @@ def test_output_does_not_depend_on_other_sentences_and_padding_length(
     changes: dict[str, object], sentences: list[list[int]], more_source: int, more_target: int
 ) -> None:
     model = build(**changes)
-    source, mask = padded(sentences, max(map(len, sentences)) + more_source)
+    source, _ = padded(sentences, max(map(len, sentences)) + more_source)
     target, _ = padded([[2, *reversed(sentence)] for sentence in sentences], max(map(len, sentences)) + 1 + more_target)
-    together = hidden_states(model, source, mask, target)
+    together = model(source, target)
     for i, sentence in enumerate(sentences):
-        alone = hidden_states(model, torch.tensor([sentence]), None, torch.tensor([[2, *reversed(sentence)]]))
+        alone = model(torch.tensor([sentence]), torch.tensor([[2, *reversed(sentence)]]))
         torch.testing.assert_close(together[i, : len(sentence) + 1], alone[0], rtol=0, atol=1e-11)
 
 
-@torch.no_grad()
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-def test_forward_of_several_groups_equals_forward_of_each(changes: dict[str, object]) -> None:
+def test_results_of_several_groups_and_filled_rows_equal_those_of_each(changes: dict[str, object]) -> None:
     model = build(**{**changes, "tied_embeddings": "all"})
-    sources, masks = zip(*(padded(part) for part in (SOURCES, [SOURCES[0]], SOURCES[1:])), strict=True)
-    targets = [padded(part)[0] for part in (TARGETS, [TARGETS[1]], TARGETS[:-1])]
-    together = model(sources, masks, targets)
-    alone = [model([source], [mask], [target]) for source, mask, target in zip(sources, masks, targets, strict=True)]
-    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-12)
+    parts = ((SOURCES, TARGETS), (SOURCES[:1], TARGETS[1:2]), (SOURCES[1:], TARGETS[:-1]))
+    groups = [(Sentences.of(sources), Sentences.of(targets)) for sources, targets in parts]
+    weights = list(model.parameters())
+    batches = [assemble([group]) for group in groups]
+    alone, loss = torch.cat([model(batch) for batch in batches]), sum(model.loss(batch)[0] for batch in batches)
+    expected = loss, *torch.autograd.grad(loss, weights)
+    for more in ((3, 0), (0, 5), (10, 70)):  # fillers may have no rows on a side
+        filled = assemble(groups, lambda source, target, more=more: (source + more[0], target + more[1]))
+        together, (loss, _) = model(filled), model.loss(filled)
+        assert len(together) == len(alone) + more[1]
+        torch.testing.assert_close(together[: len(alone)], alone, rtol=0, atol=1e-12)
+        for found, other in zip((loss, *torch.autograd.grad(loss, weights)), expected, strict=True):
+            torch.testing.assert_close(found, other, rtol=0, atol=1e-4)  # losses are fp32
 
 
 @torch.no_grad()
@@ -172,10 +178,10 @@ def test_forward_of_several_groups_equals_forward_of_each(changes: dict[str, obj
 def test_single_precision_equals_double_precision_to_rounding(changes: dict[str, object]) -> None:
     """Some CPUs use other kernels for single precision."""
     changes = {**changes, "tied_embeddings": "all"}
-    (source, mask), (target, _) = padded(SOURCES), padded(TARGETS)
-    exact = hidden_states(build(**changes), source, mask, target)
-    rounded = hidden_states(build(double=False, **changes), source, mask, target)
-    torch.testing.assert_close(rounded, exact.float(), rtol=0, atol=1e-4)
+    exact, rounded = (build(double=double, **changes) for double in (True, False))
+    rounded.compute_with(kernels_for(torch.device("cpu")))
+    (source, _), (target, _) = padded(SOURCES), padded(TARGETS)
+    torch.testing.assert_close(rounded(source, target), exact(source, target).float(), rtol=0, atol=1e-4)
 
 
 # the decoder's cache
@@ -197,9 +203,9 @@ def test_steps_equal_decode(changes: dict[str, object], data: st.DataObject) -> 
     """A sentence has 0 to K rows, in any order; one without rows is finished. Tables are soon full."""
     model, beam = build(**changes), data.draw(st.integers(1, 3))
     limits = {"_SPARE_STEPS": data.draw(st.integers(1, 3)), "_REMOVE_SHARE": data.draw(st.integers(1, 8))}
-    source, mask = padded(SOURCES)
-    memory = model.encode(source, mask)
-    steps = model.start(source, mask)
+    steps = model.start(*padded(SOURCES))
+    sources = [Rows.of([ids]) for ids in SOURCES]
+    memories = [model.encode(source) for source in sources]
     rows: list[tuple[int, list[int]]] = [(sentence, []) for sentence in range(len(SOURCES))]
     for _ in range(data.draw(st.integers(1, 9))):
         new = data.draw(st.lists(st.integers(2, 10), min_size=len(rows), max_size=len(rows)))
@@ -207,9 +213,8 @@ def test_steps_equal_decode(changes: dict[str, object], data: st.DataObject) -> 
             logits = steps.step(torch.tensor(new))
         rows = [(sentence, [*prefix, token]) for (sentence, prefix), token in zip(rows, new, strict=True)]
         for row_logits, (sentence, prefix) in zip(logits, rows, strict=True):
-            one = slice(sentence, sentence + 1)
-            hidden = model.decode(torch.tensor([prefix]), memory[one], mask[one])
-            torch.testing.assert_close(row_logits, model.logits(hidden)[0, -1], rtol=0, atol=1e-11)
+            hidden = model.decode(Rows.of([prefix]), memories[sentence], sources[sentence])
+            torch.testing.assert_close(row_logits, model.logits(hidden)[-1], rtol=0, atol=1e-11)
         chosen: list[int] = []
         for sentence in sorted({sentence for sentence, _ in rows}):
             own = [row for row, (owner, _) in enumerate(rows) if owner == sentence]

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.batching.batch import Rows
 from nmt.model.transformer import Transformer, attention_weights, decode_with_attention
-from tests.builders import padded, tiny_model
+from tests.builders import tiny_model
 from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
 
 SOURCE, TARGET = [4, 5, 6, 7, 3], [2, 8, 9]
@@ -65,12 +66,11 @@ def test_attention_weights_equal_those_of_the_reference(
 
 def test_decode_with_attention_equals_decode_and_gives_the_weights_of_each_sentence() -> None:
     model = tiny_model(4, vocabulary=12, positions="rotary")
-    source, mask = padded([SOURCE, [9, 3]])
-    target, _ = padded([TARGET, [2, 7]])
+    source, target = Rows.of([SOURCE, [9, 3]]), Rows.of([TARGET, [2, 7]])
     with torch.inference_mode():
-        memory = model.encode(source, mask)
-        hidden, weights = decode_with_attention(model, target, memory, mask, {1})
-        torch.testing.assert_close(hidden, model.decode(target, memory, mask))
+        memory = model.encode(source)
+        hidden, weights = decode_with_attention(model, memory, (target, source), {1})
+        torch.testing.assert_close(hidden, model.decode(target, memory, source))
     assert weights.keys() == {1}
     for row, (ids, generated) in enumerate(((SOURCE, TARGET), ([9, 3], [2, 7]))):
         alone = attention_weights(model, torch.tensor(ids), torch.tensor(generated)).cross[1]

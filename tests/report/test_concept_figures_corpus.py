@@ -17,8 +17,8 @@ def random_split(count: int) -> PreparedSplit:
 
 
 def test_masks_hide_padding_and_later_tokens() -> None:
-    (group,) = batch_of([([4, 5, 6], [7, 8]), ([9], [4])]).groups
-    assert visible_source(group).tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    source = batch_of([([4, 5, 6], [7, 8]), ([9], [4])]).source
+    assert visible_source(source).tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     np.testing.assert_array_equal(visible_target(5), torch.ones(5, 5).tril().numpy())
 
 

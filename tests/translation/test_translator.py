@@ -20,6 +20,7 @@ from nmt.decoding.engine import balanced_batches, search_all
 from nmt.decoding.models import BatchRunner, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
+from nmt.kernels.cpu import CpuKernels
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.items import read
@@ -123,7 +124,7 @@ class TestOrder:
     ) -> None:
         unset = replace(loaded, decode=DecodeSettings())
         assert Translator(unset).options().search.batch_tokens == 8192
-        monkeypatch.setattr(BatchRunner, "device", torch.device("cuda"))
+        monkeypatch.setattr(CpuKernels, "search_scale", 16)  # as those of a GPU
         gpu = Translator(unset)
         assert gpu.options().search.batch_tokens == 16 * 8192
         assert gpu.options(overrides=["decode.batch_tokens=100"]).search.batch_tokens == 100
