@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from nmt.training.loss import Objective
 
 from nmt.config import DecodeSettings, RuntimeSettings
 from nmt.model.checkpoint import LoadedModel
