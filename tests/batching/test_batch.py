@@ -104,14 +104,6 @@ def test_fillers_do_not_change_updates(
     assert difference(ours, theirs) < 1e-5
 
 
-@given(st.integers(0, 3000), st.integers(0, 3000))
-def test_batches_on_a_cpu_have_few_numbers_of_rows_and_at_most_one_filler_in_16(source: int, target: int) -> None:
-    found = CpuKernels(CPU).sizes(source, target)
-    for before, after in zip((source, target), found, strict=True):
-        assert 0 <= after - before <= max(1, before / 16)
-        assert after % 64 == 0 or after < 1024
-
-
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 120))
 def test_cut_rows_hold_whole_sentences_within_the_limit_of_tokens(lengths: list[int], tokens: int) -> None:
     rows = Rows.of([[number] * length for number, length in enumerate(lengths)])
