@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 READY := $(VENV)/.ready
+DEVELOPMENT := $(VENV)/.development
 # the printed commands find nmt in .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
@@ -18,7 +19,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## Build .venv with nmt and everything that development needs
+setup: $(READY) ## Build .venv with nmt and everything that its commands use
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or pass its path: make setup PYTHON=/path/to/python3" >&2; exit 2; }
@@ -28,6 +29,13 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 # torch first and alone: pip takes the build that its index offers (CPU or GPU), the other packages adapt to it
 	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt \
+		-e '.[report,ct2,hf,filters,documents]'
+	@touch $@
+
+# with Triton, which takes as much disk as torch for CPUs
+$(DEVELOPMENT): $(READY)
+	@echo "installing what tests and checks need into $(VENV)"
 	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
@@ -61,7 +69,7 @@ figures: $(READY) ## Draw the figures of both demo runs into runs/figures/; trai
 		test -e runs/figures/demo-$$pair || show "nmt figures runs/figures/demo-$$pair --model runs/demo-$$pair"; \
 	done
 
-test: $(READY) ## Run all tests in two processes
+test: $(DEVELOPMENT) ## Run all tests in two processes
 	@python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
 
 # `package==version` for each `package>=version`
@@ -71,7 +79,7 @@ test-lowest: ## Run all tests in .venv-lowest, with the oldest versions that pyp
 	@.venv-lowest/bin/python -m pip install --quiet --no-input -c .venv-lowest/constraints.txt -e '.[dev]'
 	@.venv-lowest/bin/python -m pytest --quiet -n 2 --dist loadfile --no-loadscope-reorder
 
-check: $(READY) ## Check lint, formatting, types and import contracts
+check: $(DEVELOPMENT) ## Check lint, formatting, types and import contracts
 	ruff check
 	ruff format --check
 	mypy --strict nmt

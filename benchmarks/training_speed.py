@@ -121,18 +121,17 @@ def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
 
 def matrix_rates() -> dict[str, float]:
     """Return the GFLOP/s of square matrix products: by torch's default library, and by the one training uses."""
-    import torch
-    from nmt.model.cpu import linear
-
     from nmt.config import RuntimeSettings
-    from nmt.system.device import choose_device, set_threads
+    from nmt.kernels import Kernels, kernels_for
+    from nmt.system.device import choose_device, computes_in_bf16, set_threads
     from nmt.training.cost import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)
     device = choose_device(runtime)
-    multiplications = {"torch": torch.mm, "training": linear}
-    return {name: matrix_rate(device, runtime, multiply) / 1e9 for name, multiply in multiplications.items()}
+    precision = "bf16" if computes_in_bf16(runtime, device) else "fp32"
+    libraries = {"torch": Kernels(device, precision), "training": kernels_for(device, precision)}
+    return {name: matrix_rate(kernels) / 1e9 for name, kernels in libraries.items()}
 
 
 def report(chosen: argparse.Namespace, speeds: dict[str, list[float]], flops: float, machine: dict[str, float]) -> None:

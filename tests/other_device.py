@@ -5,7 +5,7 @@ both devices fails, as on a GPU. As on a GPU, CPU scalars, copies between device
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,7 +38,16 @@ class OtherTensor(Tensor):
         return tensor
 
     def tolist(self) -> Any:
+        OtherDevice.transfers["received"].append(self.numel())
         return self.inner.tolist()
+
+    @property
+    def data(self) -> Tensor:  # type: ignore[override]
+        return self.detach()
+
+    @data.setter
+    def data(self, view: "OtherTensor") -> None:
+        self.inner = view.inner
 
     @classmethod
     def __torch_dispatch__(
@@ -48,14 +57,18 @@ class OtherTensor(Tensor):
 
 
 class OtherDevice:
-    """Context in which the simulated device is available."""
+    """Context in which the simulated device is available; `transfers` are the sizes of what is copied or read."""
 
-    def __enter__(self) -> None:
+    transfers: ClassVar[dict[str, list[int]]] = {}
+
+    def __enter__(self) -> "OtherDevice":
+        self.transfers.update(sent=[], received=[])
         # otherwise moving a module would untie tied weights
         torch.__future__.set_swap_module_params_on_conversion(True)
         self._modes = (_ConstructorMode(), _DispatchMode())
         for mode in self._modes:
             mode.__enter__()
+        return self
 
     def __exit__(self, *error: Any) -> None:
         for mode in reversed(self._modes):
@@ -98,6 +111,11 @@ def _run(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     on_other_device = bool(other_tensors) if requested is None else torch.device(requested) == OTHER
     if function is torch.ops.aten.copy_.default:
         on_other_device = isinstance(args[0], OtherTensor)
+    moved = args[1] if function is torch.ops.aten.copy_.default else args[0] if function in _MOVES else None
+    if function is torch.ops.aten._local_scalar_dense.default and other_tensors:
+        OtherDevice.transfers["received"].append(1)
+    elif moved is not None and isinstance(moved, OtherTensor) != on_other_device:
+        OtherDevice.transfers["sent" if on_other_device else "received"].append(moved.numel())
     inner_args = _mapped(args, OtherTensor, lambda tensor: tensor.inner)
     inner_kwargs = {key: _mapped(value, OtherTensor, lambda tensor: tensor.inner) for key, value in kwargs.items()}
     if requested is not None:

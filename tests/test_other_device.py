@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.batching.batch import assemble
 from nmt.commands import train as command
 from nmt.commands.train import train
 from nmt.config import (
@@ -23,12 +24,15 @@ from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary
+from nmt.text.prepared import Sentences
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training import loop
+from nmt.training.update import Updater
 from nmt.translation.pipeline import score_given
 from nmt.translation.translator import Translator
-from tests.builders import TINY_SHAPE, write_reversal_task
+from tests.builders import TINY_SHAPE, tiny_model, tiny_recipe, write_reversal_task
 from tests.other_device import OTHER, OtherDevice
+from tests.training.updates import PAIRS, VOCABULARY
 
 CPU = torch.device("cpu")
 WORDS = ["a dog", "the black cat sleeps", "two dogs and a cat", "see {0} at https://a.org", "no"]
@@ -129,8 +133,6 @@ def test_training_on_another_device_equals_cpu(
     train(load_recipe(recipe, ["run=here"]), Console(silent=True))
     for module in (command, loop):
         monkeypatch.setattr(module, "choose_device", lambda settings: OTHER)
-    enabled = torch.is_autocast_enabled  # it rejects the name of the simulated device
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda name="cpu": name != OTHER.type and enabled(name))
     with OtherDevice():
         train(load_recipe(recipe, ["run=there"]), Console(silent=True))
 
@@ -139,3 +141,18 @@ def test_training_on_another_device_equals_cpu(
 
     assert losses("there") == pytest.approx(losses("here"), abs=1e-5)
     assert len(losses("there")) > 3
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_update_sends_a_batch_at_once_and_receives_its_results_at_once(variant: dict[str, Any]) -> None:
+    """Besides whether they are finite, which kernels for GPUs do not ask for."""
+    model = tiny_model(1, VOCABULARY, **variant)
+    with OtherDevice() as device:
+        updater = Updater(model, tiny_recipe(), OTHER)
+        source, target = (Sentences.of(side) for side in zip(*PAIRS, strict=True))
+        batches = [assemble([(source, target)] * groups) for groups in (1, 3)]
+        device.transfers.update(sent=[], received=[])
+        found = updater.update(batches, 1, 80)
+        assert device.transfers == {"sent": [batch.buffer.numel() for batch in batches], "received": [1]}
+        found.results()
+        assert device.transfers["received"] == [1, 3]

@@ -123,8 +123,7 @@ class Rows:
         """Return (B, L), True at tokens, or None if no sentence is shorter than the longest."""
         if len(self.ids) == self.shape[0] * self.shape[1]:
             return None
-        lengths = torch.from_numpy(self.lengths).to(self.ids.device)
-        return torch.arange(self.longest, device=self.ids.device) < lengths.unsqueeze(1)
+        return self.grid(torch.ones_like(self.ids, dtype=torch.bool))
 
     @cached_property
     def _places(self) -> tuple[Tensor, Tensor]:

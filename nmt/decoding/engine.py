@@ -43,8 +43,9 @@ class TorchEngine:
         self.runner = self._runner()
         if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
-                "--precision int8: this needs a CPU with AVX-512 VNNI and a C++ compiler; leave it out, or export "
-                "the model for CTranslate2 with --quantization int8"
+                "--precision int8: this needs a CPU with AVX-512 VNNI and a C++ compiler, and model.dim and "
+                "feed_forward in multiples of 64; leave it out, or export the model for CTranslate2 with "
+                "--quantization int8"
             )
 
     def search(

@@ -84,7 +84,7 @@ class CpuKernels(Kernels):
         process ends, whatever the capacity of its cache (benchmarks/RESULTS.md). Small batches grow by at most one
         token in 16.
         """
-        return _multiple(source), _multiple(max(1, target))
+        return _multiple(max(1, source)), _multiple(max(1, target))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
         """Multiply by oneDNN where it is faster."""
@@ -122,9 +122,13 @@ class CpuKernels(Kernels):
     def attend_step(
         self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None, places: Places, newest: Tensor | None
     ) -> Tensor:
-        """Attend row by row, with `native.attend`."""
-        if not self.has_native or queries.dtype != torch.float32:
+        """Attend row by row, with `native.attend`, for which products without a kernel of their own are widened."""
+        if not self.has_native or queries.dtype == torch.float64:
             return super().attend_step(queries, keys_values, mask, places, newest)
+        if queries.dtype == torch.bfloat16 and newest is not None:  # views with the same strides
+            widened = torch.cat([queries, newest], 1).float()
+            queries, newest = torch.split(widened, [queries.size(1), newest.size(1)], 1)
+        queries = queries.float()
         return native.attend(queries, keys_values, mask, places.slots, places.beam, newest)
 
     def logits_chunk(self, vocabulary: int) -> int:

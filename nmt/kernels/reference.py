@@ -65,7 +65,7 @@ class Kernels:
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""
-        return source, max(1, target)
+        return max(1, source), max(1, target)
 
     def seed(self, seed: int) -> None:
         """Set what the random numbers of the next forward pass are a function of."""
@@ -163,7 +163,7 @@ class Kernels:
         gradient[:, PAD] += share
         gradient[:, vocabulary:] = 0
         gradient.scatter_add_(1, labels, gradient.new_full(labels.shape, share + smoothing - 1))
-        gradient.index_fill_(0, without_loss.nonzero().squeeze(1), 0)
+        gradient.mul_(~without_loss.unsqueeze(1))  # to fill their rows would wait for a device to count them
         loss, nll = (x.masked_fill(without_loss, 0).sum() for x in (loss, normalizer - label_logits))
         return loss, nll, gradient
 
@@ -301,7 +301,8 @@ def attend_by_grid(
     """Attend from queries (N, D) to keys and values (M, 2D), a padded length group at a time; return (N, D)."""
     outputs = []
     for (to, of_queries), (of, of_keys) in zip(rows[0].parts(), rows[1].parts(), strict=True):
-        if not len(of_queries.ids):
+        if not len(of_queries.ids) or not len(of_keys.ids):
+            outputs.append(0 * queries[to])  # of fillers
             continue
         mask = of_keys.mask()
         if mask is not None:

@@ -145,7 +145,9 @@ class Transformer(nn.Module):
         pairs = [self.kernels.cached(attention.key_value(memory)) for attention in attentions]
         heads = self.settings.heads
         source_keys = [cast("tuple[Tensor, Tensor]", split_heads(pair, 2, heads)) for pair in pairs]
-        return TransformerState(self, DecoderCache(source_keys, rows.mask(), self.kernels.reads_only_visible))
+        # scores by their definition read whole tables
+        only_visible = self.kernels.reads_only_visible and self.attends_by_kernels
+        return TransformerState(self, DecoderCache(source_keys, rows.mask(), only_visible))
 
     @property
     def attends_by_kernels(self) -> bool:

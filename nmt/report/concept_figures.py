@@ -152,8 +152,8 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     handles = [Patch(color=_VISIBLE(1), label="attended to"), Patch(color=_VISIBLE(0), label="masked")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     caption = (
-        "A batch is padded to its longest sentence, and attention to the source skips the padding; length groups have "
-        "little or none. A target token attends to itself and to those before it, so that all train in one pass."
+        "In sentences side by side, attention to the source skips the padding, of which length groups have little; the "
+        "batches of training have none. A target token attends to itself and to those before it: all train in one pass."
     )
     return Drawing("masks", "Masks", caption, figure, "nmt.model.scores.Score.weights")
 

@@ -65,9 +65,11 @@ def largest_batches(stream: BatchStream) -> list[Batch]:
     plan, split = stream.plan(), stream.split
     sentences = np.array([len(group) for group in plan])
     starts = np.cumsum(sentences) - sentences
-    source, target = (np.maximum.reduceat(side, starts) for side in split.lengths(np.concatenate(plan)))
+    lengths = split.lengths(np.concatenate(plan))
+    rows = np.add.reduceat(sum(lengths), starts)
+    source, target = (np.maximum.reduceat(side, starts) for side in lengths)
     batches = []
-    for cost in (sentences * (source + target), sentences * (source**2 + source * target + target**2)):
+    for cost in (rows, sentences * (source**2 + source * target + target**2)):
         # after the last group comes the next epoch
         window = np.convolve(np.resize(cost, len(cost) + stream.groups - 1), np.ones(stream.groups), "valid")
         chosen = (int(window.argmax()) + np.arange(stream.groups)) % len(plan)

@@ -1,34 +1,38 @@
-"""Batches: collation of stored tokens by hand, and padding to round token counts, which changes no update."""
+"""Batches: rows of stored tokens by hand, their tiles, and sentences without a loss, which change no update."""
 
-from itertools import chain
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.batching.batch import Batch, collate, pad, pad_to_multiple, split_by_length
-from nmt.text.prepared import CorpusPart, PreparedSplit
+from nmt.batching.batch import TILE, Batch, Rows, assemble, collate, most_tiles, pad
+from nmt.kernels import Kernels
+from nmt.kernels.cpu import CpuKernels
+from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD
 from nmt.training import optimizer
-from nmt.training import update as update_module
 from tests.builders import batch_of, tiny_recipe, token_store
-from tests.training.updates import PAIRS, difference, make_updater, update
+from tests.training.updates import CPU, PAIRS, difference, make_updater, update
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 150), st.integers(1, 150)), max_size=40)
 
 
 def test_collate_by_hand() -> None:
     source, target = token_store([[10, 11, 12], [13], []]), token_store([[20], [21, 22], []])
-    batch = collate(PreparedSplit(source, target, (CorpusPart(3),)), [[1, 0], [2]])
-    group, empty = batch.groups
-    assert group.source.tolist() == [[13, EOS, PAD, PAD], [10, 11, 12, EOS]]
-    assert group.target_in.tolist() == [[BOS, 21, 22], [BOS, 20, PAD]]
-    assert group.target_out.tolist() == [[21, 22, EOS], [20, EOS, PAD]]
-    assert group.source_mask is not None
-    assert group.source_mask.tolist() == [[True, True, False, False], [True, True, True, True]]
-    assert group.source.dtype == group.target_in.dtype == group.target_out.dtype == torch.int64
-    assert [empty.source.tolist(), empty.target_in.tolist(), empty.target_out.tolist()] == [[[EOS]], [[BOS]], [[EOS]]]
-    assert empty.source_mask is None
-    assert (batch.source_tokens, batch.target_tokens, batch.padded_target_tokens) == (7, 6, 7)
+    batch = collate(PreparedSplit(source, target, (CorpusPart(3),)), [[1, 0], [2]], lambda *_: (9, 8))
+    assert batch.source.ids.tolist() == [13, EOS, 10, 11, 12, EOS, EOS, EOS, EOS]
+    assert batch.target.ids.tolist() == [BOS, 21, 22, BOS, 20, BOS, BOS, PAD]
+    assert batch.labels.tolist() == [21, 22, EOS, 20, EOS, EOS, PAD, PAD]
+    assert batch.source.positions.tolist() == [0, 1, 0, 1, 2, 3, 0, 0, 1]
+    assert batch.target.positions.tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
+    assert batch.target.sentences.tolist() == [0, 0, 0, 1, 1, 2, 3, 3]
+    assert [side.tiles.tolist() for side in (batch.source, batch.target)] == [[0, 9], [0, 8]]
+    assert batch.source.groups == batch.target.groups == (2, 3)
+    assert [rows.ids.tolist() for _, rows in batch.target.parts()] == [[BOS, 21, 22, BOS, 20], [BOS], [BOS, PAD]]
+    assert (batch.source_tokens, batch.target_tokens, batch.buffer.dtype) == (7, 6, torch.int32)
 
 
 @settings(max_examples=40, deadline=None)
@@ -40,53 +44,73 @@ def test_pad_is_invertible(sentences: list[list[int]]) -> None:
     assert [row[kept].tolist() for row, kept in zip(ids, seen, strict=True)] == sentences
     assert not ids[~seen].any()
     assert (mask is None) == (len(set(map(len, sentences))) == 1)
+    rows = Rows.of_padded(ids, mask)
+    assert torch.equal(rows.grid(rows.ids), ids)
+    assert torch.equal(rows.from_grid(ids), rows.ids)
 
 
-def tokens(batch: Batch) -> tuple[int, int]:
-    return sum(g.source.numel() for g in batch.groups), sum(g.target_out.numel() for g in batch.groups)
+def batch_of_lengths(lengths: list[tuple[int, int]], filled: tuple[int, int] = (0, 0)) -> Batch:
+    """Return a batch of sentences of these numbers of tokens, `</s>` included, and so many rows more."""
+    sides = [Sentences.of([[5] * (pair[side] - 1) for pair in lengths]) for side in (0, 1)]
+    sizes = lambda source, target: (source + filled[0], target + filled[1])  # noqa: E731
+    return assemble([(sides[0], sides[1])] if lengths else [], sizes)
 
 
-@given(st.integers(1, 300), st.integers(1, 9), st.integers(1, 9))
-def test_pad_to_multiple_rounds_token_counts_up(pairs: int, source: int, target: int) -> None:
-    before = batch_of([([5] * source, [6] * target)] * pairs)
-    after = pad_to_multiple(before)
-    assert (after.source_tokens, after.target_tokens) == (before.source_tokens, before.target_tokens)
-    assert after.groups[:1] == before.groups
-    for old, new in zip(tokens(before), tokens(after), strict=True):
-        assert new - old <= max(1, old / 16) if after is not before else new == old
-        if old >= 1024 and after is not before:
-            assert new % 64 == 0
-    assert after is not before or min(tokens(before)) < 32
-    assert all(max(g.source.size(1), g.target_in.size(1)) <= 64 for g in after.groups[1:])
+@given(LENGTHS, st.integers(0, 300), st.integers(0, 300))
+def test_fillers_are_short_sentences_without_a_loss(lengths: list[tuple[int, int]], source: int, target: int) -> None:
+    batch = batch_of_lengths(lengths, (source, target))
+    sums = [sum(pair[side] for pair in lengths) for side in (0, 1)]
+    assert (batch.source_tokens, batch.target_tokens) == tuple(sums)
+    assert (len(batch.source.ids), len(batch.target.ids)) == (sums[0] + source, sums[1] + target)
+    assert int((batch.labels != PAD).sum()) == sums[1]
+    assert (batch.labels[sums[1] :] == PAD).all()
+    for side in (batch.source, batch.target):
+        assert side.lengths[len(lengths) :].max(initial=0) <= TILE
 
 
+@given(LENGTHS, st.integers(0, 300), st.integers(0, 300))
+def test_tiles_hold_whole_sentences_and_depend_in_number_on_the_rows_only(
+    lengths: list[tuple[int, int]], source: int, target: int
+) -> None:
+    batch = batch_of_lengths(lengths, (source, target))
+    edges = list(zip(batch.source.tiles.tolist(), batch.target.tiles.tolist(), strict=True))
+    assert len(edges) == most_tiles(len(batch.source.ids) + len(batch.target.ids)) + 1
+    assert (edges[0], edges[-1]) == ((0, 0), (len(batch.source.ids), len(batch.target.ids)))
+    sentences = list(zip(batch.source.offsets.tolist(), batch.target.offsets.tolist(), strict=True))
+    assert set(edges) <= set(sentences)
+    for begin, end in pairwise(edges):
+        if max(end[0] - begin[0], end[1] - begin[1]) > TILE:
+            assert sum(begin <= sentence < end for sentence in sentences) == 1
+
+
+@pytest.mark.parametrize("filled", [(0, 1), (10, 100), (100, 0)])
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative", "rotary"])
-def test_pad_to_multiple_does_not_change_updates(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [Kernels, CpuKernels])
+def test_fillers_do_not_change_updates(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Kernels], positions: str, filled: tuple[int, int]
+) -> None:
+    """Also fillers without any source."""
     monkeypatch.setattr(optimizer, "EPSILON", 1e-3)  # rounding errors of small gradients are no whole steps
     chosen = tiny_recipe()
     chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"positions": positions})})
-    batch = batch_of(PAIRS * 12)
-    assert len(pad_to_multiple(batch).groups) == 2
-    ours = make_updater(chosen)
-    with monkeypatch.context() as plain:
-        plain.setattr(update_module, "pad_to_multiple", lambda batch: batch)
-        theirs = make_updater(chosen)
-        expected = [update(theirs, step, batch).results() for step in (1, 2, 3)]
-    found = [update(ours, step, batch).results() for step in (1, 2, 3)]
-    for one, other in zip(found, expected, strict=True):
-        assert one == pytest.approx(other, rel=1e-4)
+    ours, theirs = (make_updater(chosen) for _ in range(2))
+    source, target = (Sentences.of(side) for side in zip(*PAIRS, strict=True))
+    batch = assemble([(source, target)], lambda source, target: (source + filled[0], target + filled[1]))
+    for updater in (ours, theirs):
+        updater.model.compute_with(kind(CPU))
+    for step in (1, 2, 3):
+        expected = update(theirs, step, batch_of(PAIRS)).results()
+        assert update(ours, step, batch).results() == pytest.approx(expected, rel=1e-4)
     assert difference(ours, theirs) < 1e-5
-    assert all(torch.isfinite(weight).all() for weight in ours.model.parameters())
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 120))
-def test_parts_hold_groups_of_one_length_within_the_limit_of_tokens(lengths: list[int], tokens: int) -> None:
-    parts = split_by_length(lengths, tokens)
-    indices = [index for part in parts for group in part for index in group]
-    assert sorted(indices) == list(range(len(lengths)))
-    assert [lengths[index] for index in indices] == sorted(lengths, reverse=True)
+def test_cut_rows_hold_whole_sentences_within_the_limit_of_tokens(lengths: list[int], tokens: int) -> None:
+    rows = Rows.of([[number] * length for number, length in enumerate(lengths)])
+    parts = list(rows.cut(tokens))
+    assert [ids for part in parts for ids in part.ids.tolist()] == rows.ids.tolist()
+    for part, following in pairwise(parts):
+        assert len(part.ids) + following.lengths[0] > tokens, "no space for the next sentence"
     for part in parts:
-        assert len({lengths[group[0]] for group in part}) == len(part)
-        assert all(len({lengths[index] for index in group}) == 1 for group in part)
-        sentences = [lengths[index] for index in chain.from_iterable(part)]
-        assert sum(sentences) <= tokens or len(sentences) == 1
+        assert len(part.ids) <= tokens or len(part.lengths) == 1
+        assert np.array_equal(np.bincount(part.sentences), part.lengths)

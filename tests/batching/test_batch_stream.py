@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,8 +23,7 @@ def stream_of(count: int, groups: int = 2) -> BatchStream:
 
 
 def content(batch: Batch) -> list[Any]:
-    groups = [[g.source.tolist(), g.target_in.tolist(), g.target_out.tolist()] for g in batch.groups]
-    return [groups, batch.source_tokens, batch.target_tokens]
+    return [batch.buffer.tolist(), batch.layout, batch.groups, batch.source_tokens, batch.target_tokens]
 
 
 def test_stream_equals_the_plans() -> None:
@@ -35,6 +35,20 @@ def test_stream_equals_the_plans() -> None:
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
             assert content(stream.next()) == content(collate(stream.split, [indices]))
     assert stream.position == DataPosition(3)
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 8])
+def test_shares_of_all_ranks_add_up_and_the_larger_one_alternates(world_size: int) -> None:
+    ranks = [replace(stream_of(40, groups=1), rank=rank, world_size=world_size) for rank in range(world_size)]
+    for number, indices in enumerate(ranks[0].plan()):
+        shares = [rank.share(indices, number) for rank in ranks]
+        assert sorted(np.concatenate(shares)) == sorted(indices)
+        larger = [(rank + number) % world_size < len(indices) % world_size for rank in range(world_size)]
+        assert [len(share) for share in shares] == [len(indices) // world_size + more for more in larger]
+        batches = [rank.next() for rank in ranks]
+        whole = collate(ranks[0].split, [indices])
+        assert sum(batch.target_tokens for batch in batches) == whole.target_tokens
+        assert sum(batch.source_tokens for batch in batches) == whole.source_tokens
 
 
 def test_prefetched_batches_equal_those_of_the_stream() -> None:

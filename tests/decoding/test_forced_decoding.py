@@ -13,6 +13,7 @@ from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import log_probs_without_cache, padded, tiny_model
@@ -35,6 +36,29 @@ def test_log_probs_equal_teacher_forcing() -> None:
             [float(table[i, token]) for i, token in enumerate([*target, EOS])], abs=1e-4
         )
         assert forced.attention.shape == (0, len(target) + 1, len(source) + 1)
+
+
+def test_batch_too_large_for_the_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, encode, sizes = tiny_model(1, vocabulary=12), Transformer.encode, list[int]()
+    pairs = [([4 + i % 5] * (i % 4), [5 + i % 4] * (i % 3)) for i in range(6)]
+    expected = force(model, pairs, 100, HEADS)
+
+    def small_machine(model: Transformer, rows: Rows) -> Tensor:
+        sizes.append(len(rows.lengths))
+        if sizes[-1] > largest:
+            raise torch.OutOfMemoryError
+        return encode(model, rows)
+
+    monkeypatch.setattr(Transformer, "encode", small_machine)
+    largest = 2
+    found = force(model, pairs, 100, HEADS)
+    assert sizes == [6, 3, 1, 2, 3, 1, 2]
+    for one, other in zip(found, expected, strict=True):
+        assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+        torch.testing.assert_close(one.attention, other.attention)
+    largest = 0
+    with pytest.raises(ConfigError, match="a pair of 4 and 1 tokens does not fit in the memory of cpu"):
+        force(model, pairs, 100)
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -1,10 +1,17 @@
-"""The bytes of a search, compared with the tensors of its cache."""
+"""The cache of a search: its bytes, and that nothing is read before it is written."""
+
+from typing import Any
 
 import pytest
 import torch
 
+from nmt.config import MaxLength
+from nmt.decoding.engine import search
+from nmt.decoding.options import SearchOptions
+from nmt.kernels import Precision
+from nmt.kernels.cpu import CpuKernels
 from nmt.model.cache import bytes_to_decode
-from tests.builders import tiny_model
+from tests.builders import padded, tiny_model
 
 
 @pytest.mark.parametrize(("beam", "target"), [(1, 9), (4, 12), (4, 40), (10, 20)])
@@ -23,3 +30,17 @@ def test_bytes_to_decode_bound_the_tensors_of_a_search(beam: int, target: int) -
     stated = bytes_to_decode(model.settings, vocabulary, source, target, beam)
     spare = 4 * 2 * model.settings.decoder_layers * model.settings.dim * beam * 16
     assert measured <= stated <= measured + spare
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", [{}, {"dim": 64}, {"positions": "relative"}, {"attention_score": "dot"}], ids=str)
+def test_search_reads_no_memory_before_it_is_written(precision: Precision, shape: dict[str, Any]) -> None:
+    model = tiny_model(1, 336, **shape)
+    source, mask = padded([[4 + i % 7] * (1 + i % 5) for i in range(8)])
+    torch.use_deterministic_algorithms(True)  # fills new tensors with NaN
+    try:
+        ready = model.for_inference(CpuKernels(torch.device("cpu"), precision), precision == "bf16")
+        found = search(ready, source, mask, SearchOptions(beam=4, max_length=MaxLength(factor=1, extra=9)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(len(of) for of in found)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from nmt.config import ModelSettings, RuntimeSettings
+from nmt.config import ModelSettings
+from nmt.kernels import kernels_for
 from nmt.model.transformer import Transformer
 from nmt.text.proposing.proposal import propose
 from nmt.training import cost as module
@@ -30,5 +31,5 @@ def test_minutes_follow_from_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rate_is_that_of_torch_to_a_factor() -> None:
-    rate = matrix_rate(torch.device("cpu"), RuntimeSettings(precision="fp32"), torch.mm)
+    rate = matrix_rate(kernels_for(torch.device("cpu")))
     assert 1e9 < rate < 1e14

@@ -11,10 +11,12 @@ import pytest
 import torch
 import yaml
 
+from nmt.batching.batch import Rows
 from nmt.commands.train import train
 from nmt.config import MaxLength, load_recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import load_model
+from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training.loop import interruptible
@@ -141,6 +143,25 @@ def test_losses_of_training_and_validation_are_the_same_quantity(tmp_path: Path)
     training, validation = metrics(tmp_path / "run")
     assert training["loss"] == pytest.approx(validation["loss"], rel=1e-5)
     assert training["objective"] != pytest.approx(training["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_run_is_validated_in_its_precision(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """Whatever is faster here: loss and translations, and those of the test."""
+    monkeypatch.setattr("nmt.kernels.prefers_bf16", lambda dim: precision == "fp32")
+    found, encode = set(), Transformer.encode
+
+    def recorded(model: Transformer, rows: Rows) -> torch.Tensor:
+        found.add((model.training, model.kernels.precision))
+        return encode(model, rows)
+
+    monkeypatch.setattr(Transformer, "encode", recorded)
+    monkeypatch.setattr("nmt.commands.train.measured_alignment", lambda *_: None)
+    test = f"data.test={{file: {texts / 'test.tsv'}}}"
+    train_run(texts, tmp_path / "run", "train.stop.steps=1", f"runtime.precision={precision}", test)
+    assert found == {(True, precision), (False, precision)}
 
 
 def test_run_without_validation_text_keeps_the_newest_checkpoint(tmp_path: Path) -> None:

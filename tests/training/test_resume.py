@@ -11,7 +11,6 @@ from nmt.commands.train import train
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.text.manifest import Manifest, why_stale
-from nmt.training import loop
 from nmt.training.resume import check_same_text
 from nmt.training.run import RunDirectory
 from tests.builders import recipe_in
@@ -58,18 +57,10 @@ def test_resumed_run_with_frozen_weights_equals_uninterrupted_run(
     assert_same_run(tmp_path / "whole", tmp_path / "run")
 
 
-@pytest.mark.parametrize("deferred", [False, True])
 def test_skipped_updates_are_logged_and_resumed(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferred: bool, capsys: pytest.CaptureFixture[str]
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With results that are read a step later, as on a GPU, the run is the same, also if one is pending at the end."""
-    plain = loop.Training.__init__
-
-    def set_deferred(training: loop.Training, *arguments: object) -> None:
-        plain(training, *arguments)  # type: ignore[arg-type]
-        training.updater.deferred = deferred
-
-    monkeypatch.setattr(loop.Training, "__init__", set_deferred)
+    """Results are read a step later; one is pending at the end."""
     break_gradients(monkeypatch, 1, 3, 7, 8)
     train_run(texts, tmp_path / "whole")
     skipped = [record for record in metrics(tmp_path / "whole") if record["type"] == "skipped"]

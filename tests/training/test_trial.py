@@ -5,25 +5,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from nmt.model.cpu import Kernels
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe
 from nmt.errors import ConfigError
+from nmt.kernels import Kernels
+from nmt.kernels.cpu import CpuKernels, Processor
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedCorpus
 from nmt.training import trial as module
 from nmt.training.run import RunDirectory
 from nmt.training.trial import check_largest_batches, choose_settings, find_batch_tokens, largest_batches, trial
 from nmt.training.update import Updater
-from tests.builders import recipe_in, run_command, snapshot
+from tests.builders import recipe_in, run_command, snapshot, split_of_sizes
 from tests.training.runs import CPU, QUIET
+from tests.training.updates import same, state, update
 
 
-def padded_tokens(batch: Batch) -> int:
-    """Return the number of source and target tokens, padding included."""
-    return sum(group.source.numel() + group.target_out.numel() for group in batch.groups)
+def tokens(batch: Batch) -> int:
+    return batch.source_tokens + batch.target_tokens
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +42,24 @@ def changed(recipe: Recipe, **train: object) -> Recipe:
 
 
 def updater_of(recipe: Recipe, largest: int) -> Updater:
-    """Return an updater with memory for batches of so many padded tokens."""
+    """Return an updater with memory for batches of so many tokens."""
+    torch.manual_seed(1)
     updater = Updater(Transformer(recipe.model, 336, 336), recipe, CPU)
-    plain = updater.objective.forward
+    plain = updater.model.loss
 
-    def forward(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        if padded_tokens(batch) > largest:
+    def loss(batch: Batch, smoothing: float) -> tuple[torch.Tensor, torch.Tensor]:
+        if tokens(batch) > largest:
             raise torch.OutOfMemoryError
-        return plain(batch)
+        return plain(batch, smoothing)
 
-    updater.objective.forward = forward  # type: ignore[method-assign]
+    updater.model.loss = loss  # type: ignore[method-assign]
     return updater
+
+
+@pytest.fixture
+def _limited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU is a device with memory of its own."""
+    monkeypatch.setattr(module, "free_memory", lambda device: 2**30)
 
 
 def test_no_batch_of_the_epoch_is_larger_than_the_largest(recipe: Recipe, corpus: PreparedCorpus) -> None:
@@ -59,17 +67,37 @@ def test_no_batch_of_the_epoch_is_larger_than_the_largest(recipe: Recipe, corpus
     most, longest = largest_batches(stream)
     reader = BatchStream.of_recipe(recipe, corpus)
     batches = [reader.next() for _ in range(int(reader.batches_an_epoch))]
-    assert max(padded_tokens(batch) for batch in batches) <= padded_tokens(most)
-    lengths = [max(group.source.size(1) for group in batch.groups) for batch in (*batches, longest)]
+    assert max(tokens(batch) for batch in batches) <= tokens(most)
+    lengths = [batch.source.longest for batch in (*batches, longest)]
     assert lengths[-1] >= np.quantile(lengths, 0.9)
     stream.rank, stream.world_size = 1, 3
-    assert padded_tokens(largest_batches(stream)[0]) == pytest.approx(padded_tokens(most) / 3, rel=0.3)
+    assert tokens(largest_batches(stream)[0]) == pytest.approx(tokens(most) / 3, rel=0.3)
 
 
+@pytest.mark.parametrize("kind", [Kernels, CpuKernels])
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
+def test_rank_without_a_sentence_tries_the_largest_batches(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch, kind: type[Kernels], positions: str
+) -> None:
+    """Of eight ranks, when a length group is one long sentence."""
+    chosen = recipe.model_copy(update={"model": recipe.model.model_copy(update={"positions": positions})})
+    updater = Updater(Transformer(chosen.model, 336, 336), changed(chosen, batch_tokens=64, accumulate=1), CPU)
+    updater.model.compute_with(kind(CPU))
+    stream = BatchStream(split_of_sizes([(100, 120), (90, 110)]), 64, 1, world_size=8, sizes=kind(CPU).sizes)
+    counts = []
+    for stream.rank in range(8):
+        for batch in largest_batches(stream):
+            updater.add_gradient(batch)
+            counts.append(batch.target_tokens)
+    assert sorted(counts) == [0] * 14 + [120] * 2
+    assert updater.weights.gradient.isfinite().all()
+
+
+@pytest.mark.usefixtures("_limited_memory")
 def test_batch_that_does_not_fit_is_an_error_that_names_one_that_does(recipe: Recipe, corpus: PreparedCorpus) -> None:
     stream = BatchStream.of_recipe(recipe, corpus)
     before = stream.position
-    largest = max(padded_tokens(batch) for batch in largest_batches(stream)) + 64  # padding of the products
+    largest = max(tokens(batch) for batch in largest_batches(stream))
     check_largest_batches(updater_of(recipe, largest), stream)
     with pytest.raises(ConfigError) as caught:
         check_largest_batches(updater_of(recipe, largest // 2), stream)
@@ -82,23 +110,25 @@ def test_batch_that_does_not_fit_is_an_error_that_names_one_that_does(recipe: Re
     assert stream.position == before
 
 
-def test_largest_batches_change_no_weight_and_leave_no_gradient(recipe: Recipe, corpus: PreparedCorpus) -> None:
-    updater = updater_of(recipe, 10**9)
-    before = [weight.clone() for weight in updater.model.parameters()]
-    check_largest_batches(updater, BatchStream.of_recipe(recipe, corpus))
-    for weight, old in zip(updater.model.parameters(), before, strict=True):
-        assert torch.equal(weight, old)
-        assert weight.grad is None
-    assert not updater.optimizer.state
+@pytest.mark.usefixtures("_limited_memory")
+def test_largest_batches_change_no_weight_and_no_update(recipe: Recipe, corpus: PreparedCorpus) -> None:
+    updaters = [updater_of(recipe, 10**9) for _ in range(2)]
+    check_largest_batches(updaters[0], BatchStream.of_recipe(recipe, corpus))
+    assert updaters[0].weights.gradient.any(), "gradients are computed"
+    assert not updaters[0].optimizer.state
+    assert same(state(updaters[0]), state(updaters[1]))
+    for updater in updaters:
+        update(updater, 1, BatchStream.of_recipe(recipe, corpus).next())
+    assert same(state(updaters[0]), state(updaters[1]))
 
 
-@pytest.mark.parametrize(("free", "found"), [(100_000, 8192), (10**9, 32_768), (1000, 2048)])
+@pytest.mark.parametrize(("free", "found"), [(190_000, 8192), (10**9, 32_768), (1000, 2048)])
 def test_auto_batch_tokens_double_until_the_memory_is_full(
     recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch, free: int, found: int
 ) -> None:
-    """A peak of 10 bytes for each token; 85 % of the memory may be used."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    """A peak of 10 bytes for each token; 45 % of the memory may be used, free or cached."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free - 500, free))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
     monkeypatch.setattr(module, "trial", lambda r, *_: (10.0 * r.train.budget, 1, 1))
     assert find_batch_tokens(recipe, corpus, torch.device("cuda")) == found
     assert find_batch_tokens(recipe, corpus, CPU) == 4096
@@ -108,7 +138,7 @@ def test_auto_precision_follows_the_processor_and_the_width(
     recipe: Recipe, corpus: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for has_bf16, dim, expected in ((True, 128, "bf16"), (True, 64, "fp32"), (False, 512, "fp32")):
-        monkeypatch.setattr("nmt.model.cpu.kernels", Kernels(bf16=has_bf16))
+        monkeypatch.setattr("nmt.kernels.cpu.processor", lambda has_bf16=has_bf16: Processor(bf16=has_bf16))
         chosen = recipe.model_copy(update={"model": recipe.model.model_copy(update={"dim": dim})})
         assert choose_settings(chosen, corpus, RunDirectory(tmp_path), False, QUIET).runtime.precision == expected
 

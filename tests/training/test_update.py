@@ -1,4 +1,4 @@
-"""One update: accumulation equals one batch, Adam by its formulas, clipping, deferred results, compiled layers."""
+"""One update: accumulation equals one batch, Adam by its formulas, clipping, flat weights, results read later."""
 
 import math
 from pathlib import Path
@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from nmt.training.loss import smoothed_cross_entropy
+from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.config import RuntimeSettings
-from nmt.errors import ConfigError
-from nmt.training.initialization import compiler_explained
+from nmt.kernels import Kernels
+from nmt.kernels.cpu import CpuKernels
+from nmt.text.tokenizer import BOS, EOS
+from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from tests.builders import batch_of, tiny_recipe
-from tests.training.updates import ALL, PAIRS, difference, make_updater, same, state, update
+from tests.training.updates import ALL, PAIRS, VOCABULARY, difference, make_updater, same, state, update
 
 BAD = [float("nan"), float("inf"), -float("inf")]
 
@@ -30,30 +32,40 @@ def test_accumulated_batches_equal_one_batch(parts: list[list[int]], clip_norm: 
     assert difference(whole, cut) < 1e-5
 
 
-@pytest.mark.usefixtures("large_epsilon")
-@pytest.mark.parametrize("deferred", [False, True])
-def test_updates_equal_adam_on_the_mean_loss_per_token(deferred: bool) -> None:
-    """Written out with autograd in float64 and algorithm 1 of Kingma & Ba 2015, with clipping."""
-    chosen = tiny_recipe(clip_norm=0.5, label_smoothing=0.2)
-    ours, reference = make_updater(chosen, double=not deferred), make_updater(chosen, double=True).model
-    ours.deferred = deferred
+@pytest.fixture(params=[False, True], ids=["step in plain torch", "fused step"])
+def fused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the optimizer itself divides gradients and skips updates."""
+    monkeypatch.setattr(CpuKernels, "fuses_step", request.param)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("large_epsilon", "fused")
+@pytest.mark.parametrize("clip_norm", [0.5, 1e6, None])
+def test_updates_equal_adam_on_the_mean_loss_per_token(clip_norm: float | None) -> None:
+    """Written out a sentence at a time in float64, with algorithm 1 of Kingma & Ba 2015.
+
+    A norm below `clip_norm` leaves the gradient as it is.
+    """
+    chosen = tiny_recipe(clip_norm=clip_norm, label_smoothing=0.2)
+    ours, reference = make_updater(chosen), make_updater(chosen, double=True).model
     parameters = list(reference.parameters())
     first, second = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
     batches = [batch_of(PAIRS[:2]), batch_of(PAIRS[2:])]
     for step in range(1, 6):
-        loss = torch.zeros((), dtype=torch.float64)
-        for (group,) in (batch.groups for batch in batches):
-            memory = reference.encode(group.source, group.source_mask)
-            hidden = reference.decode(group.target_in, memory, group.source_mask)
-            weight = reference.output.weight[: reference.output.out_features]  # without padding
-            loss = loss + smoothed_cross_entropy(hidden, weight, group.target_out, 0.2)[0]
-        gradients = torch.autograd.grad(loss / 20, parameters)
+        losses = []
+        for source, target in PAIRS:
+            hidden = reference(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))
+            log_probs = (hidden[0] @ reference.output.weight[:VOCABULARY].t()).log_softmax(1)
+            q = F.one_hot(torch.tensor([*target, EOS]), VOCABULARY) * 0.8
+            q[:, 1:] += (q[:, 1:] == 0) * 0.2 / (VOCABULARY - 2)
+            losses.append(-(q * log_probs).sum())
+        gradients = torch.autograd.grad(torch.stack(losses).sum() / 20, parameters)
         norm = math.sqrt(sum(gradient.pow(2).sum().item() for gradient in gradients))
-        found = update(ours, step, *batches)
-        assert found.results()[2] == pytest.approx(norm, rel=1e-5)
+        assert norm > 0.5, "the smallest clip_norm has an effect"
+        assert update(ours, step, *batches).results()[2] == pytest.approx(norm, rel=1e-5)
         with torch.no_grad():
             for i, gradient in enumerate(gradients):
-                clipped = gradient * min(1.0, 0.5 / norm)
+                clipped = gradient * min(1.0, (clip_norm or math.inf) / norm)
                 first[i] = 0.9 * first[i] + 0.1 * clipped
                 second[i] = 0.98 * second[i] + 0.02 * clipped**2
                 denominator = (second[i] / (1 - 0.98**step)).sqrt() + 1e-3
@@ -62,39 +74,71 @@ def test_updates_equal_adam_on_the_mean_loss_per_token(deferred: bool) -> None:
         torch.testing.assert_close(weight.double(), expected, rtol=0, atol=1e-6)
 
 
-def test_dropout_depends_on_seed_step_and_batch_only() -> None:
-    def one_loss(step: int, noise: int, batches: int = 1) -> float:
+def test_dropout_depends_on_seed_step_rank_and_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches of two ranks have four different masks."""
+
+    def loss(step: int, batches: int = 1, rank: int = 0, noise: int = 1) -> float:
         updater = make_updater(tiny_recipe(dropout=0.3))
-        updater.model.eval()
+        updater.world_size = 2
+        monkeypatch.setattr("nmt.system.distributed.rank", lambda: rank)
         torch.manual_seed(noise)
         return update(updater, step, *[ALL] * batches).results()[0]
 
-    assert one_loss(1, noise=1) == one_loss(1, noise=2)
-    assert one_loss(1, noise=1) != one_loss(2, noise=1)
-    assert one_loss(1, noise=1, batches=2) != 2 * one_loss(1, noise=1)
+    assert loss(1, noise=1) == loss(1, noise=2)
+    assert loss(1) != loss(2)
+    first = [loss(1, rank=rank) for rank in (0, 1)]
+    losses = [*first, *(loss(1, 2, rank) - first[rank] for rank in (0, 1))]
+    assert len({round(one, 3) for one in losses}) == 4
 
 
-@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.usefixtures("fused")
 @pytest.mark.parametrize("value", BAD)
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_non_finite_update_changes_nothing(value: float, where: str, deferred: bool) -> None:
+def test_non_finite_update_changes_nothing(value: float, where: str) -> None:
     """Also not the step count of Adam: the updates afterwards are as if it had not been."""
     spoiled, plain = (make_updater(tiny_recipe(dropout=0.1)) for _ in range(2))
-    spoiled.deferred = plain.deferred = deferred
-    forward = spoiled.objective.forward
-    factor = [1.0]
+    loss, factor = spoiled.model.loss, [1.0]
+
+    def spoiled_loss(*arguments: Any) -> tuple[Tensor, Tensor]:
+        found, nll = loss(*arguments)
+        # of an infinite loss the gradient stays finite
+        return (found + factor[0] - 1 if where == "loss" else found), nll
+
     spoiled.model.encoder_norm.weight.register_hook(lambda g: g * (factor[0] if where == "gradient" else 1.0))
-    spoiled.objective.forward = lambda batch: (  # type: ignore[method-assign]
-        forward(batch)[0] * (factor[0] if where == "loss" else 1.0), forward(batch)[1]
-    )  # fmt: skip
+    spoiled.model.loss = spoiled_loss  # type: ignore[method-assign]
     for step in (1, 2, 3, 4):
         factor[0] = value if step in (1, 3) else 1.0
-        loss, _, norm = update(spoiled, step).results()
-        assert math.isfinite(loss + norm) == (step not in (1, 3))
+        found, _, norm = update(spoiled, step).results()
+        assert math.isfinite(found + norm) == (step not in (1, 3))
         if step in (2, 4):
             update(plain, step)
             assert same(state(spoiled), state(plain))
-        assert all(parameter.grad is None for parameter in spoiled.model.parameters())
+
+
+def test_weights_are_views_of_one_tensor_and_keep_their_moments_by_name(tmp_path: Path) -> None:
+    """Also where others are frozen; moments are then loaded into another updater."""
+    ours, theirs = (make_updater(tiny_recipe()) for _ in range(2))
+    for weight in (*ours.model.encoder.parameters(), *theirs.model.encoder.parameters()):
+        weight.requires_grad_(False)
+    ours, theirs = (type(one)(one.model, one.recipe, one.device) for one in (ours, theirs))
+    before = {name: weight.clone() for name, weight in ours.model.named_parameters()}
+    for step in (1, 2):
+        update(ours, step)
+    flat = ours.weights.all.untyped_storage().data_ptr()
+    for name, weight in ours.model.named_parameters():
+        assert (weight.untyped_storage().data_ptr() == flat) == weight.requires_grad, name
+        assert torch.equal(weight, before[name]) != weight.requires_grad, name
+    saved = optimizer_tensors(ours.optimizer, ours.weights)
+    trained = {name: weight.shape for name, weight in ours.model.named_parameters() if weight.requires_grad}
+    assert {name: moment.shape for name, moment in saved.items()} == {
+        f"{moment}/{name}": shape for moment in ("exp_avg", "exp_avg_sq") for name, shape in trained.items()
+    }
+    save_file(dict(sorted(saved.items(), reverse=True)), tmp_path / "optimizer.safetensors")
+    theirs.model.load_state_dict(ours.model.state_dict())
+    load_optimizer(theirs.optimizer, theirs.weights, tmp_path / "optimizer.safetensors", 2)
+    for updater in (ours, theirs):
+        update(updater, 3)
+    assert same(state(ours), state(theirs))
 
 
 class SynchronizationRecorder(TorchDispatchMode):
@@ -106,58 +150,24 @@ class SynchronizationRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(function)
-        flat = [item for part in args for item in (part if isinstance(part, (list, tuple)) else [part])][1:]
-        by_mask = name.startswith("aten.index") and any(isinstance(x, Tensor) and x.dtype == torch.bool for x in flat)
+        indices = args[1] if name.startswith(("aten.index.", "aten.index_put")) else ()
+        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)
         if by_mask or name in ("aten._local_scalar_dense.default", "aten.nonzero.default", "aten.equal.default"):
             self.operations.append(name)
         return function(*args, **(kwargs or {}))
 
 
-def test_deferred_update_does_not_wait_for_the_device() -> None:
-    deferred = make_updater(tiny_recipe(dropout=0.1))
-    deferred.deferred = True
-    update(deferred, 1)
+@pytest.mark.parametrize("plain", [False, True])
+def test_update_does_not_wait_for_the_device(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if plain:  # the kernels of a device without its own
+        monkeypatch.setattr("nmt.training.update.kernels_for", lambda *settings, **_: Kernels(*settings))
+        monkeypatch.setattr(Kernels, "fuses_step", True)
+    updater = make_updater(tiny_recipe(dropout=0.1))
+    update(updater, 1)
     with SynchronizationRecorder() as recorder:
-        update(deferred, 2, ALL, batch_of(PAIRS[1:]))
+        update(updater, 2, ALL, batch_of(PAIRS[1:]))
     assert recorder.operations == []
     with SynchronizationRecorder() as recorder:
         kept = torch.tensor([True, False])
         (kept[kept], kept.nonzero(), kept[0].item())
     assert len(recorder.operations) == 3, "the recorder detects each kind"
-
-
-@pytest.mark.usefixtures("large_epsilon")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")  # torch's
-def test_compiled_updates_equal_eager_updates_and_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to code for the processor, whose compilation takes most of the time."""
-    from torch._dynamo.utils import counters
-
-    plain = torch.nn.Module.compile
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **how: plain(module, backend="aot_eager", **how))
-    chosen = tiny_recipe(dropout=0.25)
-    eager = make_updater(chosen)
-    compiled = make_updater(chosen.model_copy(update={"runtime": RuntimeSettings(compile=True)}))
-    graphs = []
-    for step in range(1, 5):
-        batches = [batch_of(PAIRS[:step] * 4), batch_of(PAIRS[step:] * (4 + step))]
-        ours, theirs = (update(updater, step, *batches).results() for updater in (compiled, eager))
-        assert ours == pytest.approx(theirs, rel=1e-4)
-        graphs.append(counters["stats"]["unique_graphs"])
-    assert difference(compiled, eager) < 1e-5
-    assert 0 < graphs[0] == graphs[-1] <= 12
-    assert "self_attend" not in vars(eager.model.encoder[0].attention), "other models are not changed"
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")  # torch's
-def test_missing_compiler_is_an_error_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._inductor import config
-
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    updater = make_updater(tiny_recipe().model_copy(update={"runtime": RuntimeSettings(compile=True)}))
-    torch._dynamo.reset()
-    with (
-        config.patch({"cpp.cxx": (None, "no-such-compiler")}),
-        pytest.raises(ConfigError, match=r"runtime.compile: torch.compile fails here: .*; set it to false"),
-        compiler_explained(),
-    ):
-        update(updater, 1)

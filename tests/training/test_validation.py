@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from nmt.training.loss import Objective
 
 from nmt.config import DecodeSettings, RuntimeSettings
 from nmt.model.checkpoint import LoadedModel
@@ -30,13 +29,14 @@ def test_mean_loss_equals_the_mean_over_single_tokens(loaded: LoadedModel, budge
     encode = loaded.tokenizers.source.encode
     source, target = (token_store([encode(line) for line in side]) for side in (SOURCES, REFERENCES))
     split, model = PreparedSplit(source, target, (CorpusPart(len(SOURCES)),)), loaded.model
-    found = mean_loss(Objective(model, 0.3), split, budget, RUNTIME)
+    found = mean_loss(model, split, budget)
     log_probs = []
     with torch.no_grad():
         for line, reference in zip(SOURCES, REFERENCES, strict=True):
-            memory, prefix = model.encode(torch.tensor([[*encode(line), EOS]]), None), [BOS]
+            given = torch.tensor([[*encode(line), EOS]])
+            prefix = [BOS]
             for token in [*encode(reference), EOS]:
-                logits = model.logits(model.decode(torch.tensor([prefix]), memory, None))[0, -1]
+                logits = model.logits(model(given, torch.tensor([prefix])))[0, -1]
                 log_probs.append(logits.log_softmax(-1)[token].item())
                 prefix.append(token)
     assert found == pytest.approx(-np.mean(log_probs), rel=1e-5)

@@ -6,6 +6,7 @@ from torch import Tensor
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
 from nmt.model.transformer import Transformer
+from nmt.training.optimizer import optimizer_tensors
 from nmt.training.update import Update, Updater
 from tests.builders import batch_of
 
@@ -36,8 +37,7 @@ def update(updater: Updater, step: int, *batches: Batch) -> Update:
 
 def state(updater: Updater) -> list[Tensor]:
     """Return a copy of the weights and the moments."""
-    weights, moments = list(updater.model.parameters()), updater.optimizer.state
-    tensors = [*weights, *(each for weight in weights for _, each in sorted(moments.get(weight, {}).items()))]
+    tensors = [*updater.model.parameters(), *optimizer_tensors(updater.optimizer, updater.weights).values()]
     return [tensor.detach().clone() for tensor in tensors]
 
 
