@@ -266,8 +266,5 @@ class RuntimeSettings(Section):
     """Type of the numbers in matrix products. auto is bf16 on GPUs that support it, and for models of width 128 or
     more on CPUs with instructions for it (the training of a run keeps its choice); else fp32. int8 is for translation
     on CPUs only."""
-    deterministic: bool = False
-    """On GPUs, use only algorithms whose results do not vary, so that a run resumed on the same type of GPU equals an
-    uninterrupted one bit for bit; slower. On CPUs this always holds."""
     threads: Annotated[int | None, Field(ge=1, le=1024, examples=[4])] = None
     """CPU threads of each process; null takes OMP_NUM_THREADS if that is set, else one for each core."""

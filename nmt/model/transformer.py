@@ -320,9 +320,8 @@ class Embedding(nn.Module):
 
     def at(self, ids: Tensor, positions: Tensor, longest: int) -> Tensor:
         """Map ids (N) at positions (N) below `longest` to vectors (N, D)."""
-        x = self.tokens(ids) * self.scale
-        if self.is_sinusoidal:
-            x = x + sinusoids(positions, longest, x)
+        x = self.tokens(ids)
+        x = torch.add(sinusoids(positions, longest, x), x, alpha=self.scale) if self.is_sinusoidal else x * self.scale
         return self.kernels.dropout(x, self.dropout) if self.training else x
 
 

@@ -28,7 +28,7 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
     name = names[0] if settings.device == "auto" else settings.device
     if name not in names:
         raise SettingError("runtime.device", f"{name} is not available here; this machine has: {', '.join(names)}")
-    return _prepare_cuda(settings.deterministic) if name == "cuda" else torch.device(name)
+    return _prepare_cuda() if name == "cuda" else torch.device(name)
 
 
 def environment(settings: RuntimeSettings) -> dict[str, str | int]:
@@ -59,7 +59,7 @@ def check_machine(recipe: Recipe) -> None:
         )
 
 
-def _prepare_cuda(deterministic: bool) -> torch.device:
+def _prepare_cuda() -> torch.device:
     """Return this process's GPU and set what CUDA needs before its first use."""
     number, processes = local_rank()
     if processes > torch.cuda.device_count():
@@ -73,10 +73,6 @@ def _prepare_cuda(deterministic: bool) -> torch.device:
     # torch >= 2.11 prefers cuDNN attention on Hopper GPUs, which builds a plan for each new shape and can return NaN
     # (https://github.com/pytorch/pytorch/issues/196678)
     torch.backends.cuda.enable_cudnn_sdp(False)
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
-        torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs time only
     return torch.device("cuda", number)
 
 

@@ -52,22 +52,6 @@ def test_cuda_is_prepared_before_its_first_use(monkeypatch: pytest.MonkeyPatch) 
     assert (cudnn, os.environ["PYTORCH_ALLOC_CONF"]) == ([False], "expandable_segments:True")
 
 
-def test_deterministic_algorithms_are_chosen_on_cuda_only_where_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, cuda=True, mps=False)
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    try:
-        device_module.choose_device(RuntimeSettings())
-        device_module.choose_device(RuntimeSettings(device="cpu", deterministic=True))
-        assert not torch.are_deterministic_algorithms_enabled()
-        device_module.choose_device(RuntimeSettings(deterministic=True))
-        assert torch.are_deterministic_algorithms_enabled()
-        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-        assert torch.utils.deterministic.fill_uninitialized_memory is False
-    finally:
-        torch.use_deterministic_algorithms(False)
-
 
 def test_unavailable_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, cuda=False, mps=True)
