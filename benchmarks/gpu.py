@@ -174,7 +174,7 @@ def parity(setup: Setup) -> Iterator[Row]:
             batches = zip(random_batches(small, there.kernels.sizes), random_batches(small), strict=True)
             for step, pair in enumerate(batches, start=1):
                 theirs, ours = (
-                    each.update([pinned(each, batch)], step, batch.target_tokens).results()
+                    each.update([batch], step, batch.target_tokens).results()
                     for each, batch in zip((there, here), pair, strict=True)
                 )
                 difference = max(difference, *(abs(a / b - 1) for a, b in zip(ours, theirs, strict=True)))
@@ -260,7 +260,7 @@ def updates(setup: Setup) -> Iterator[Row]:
     for measured in trainings(setup):
         started = time.perf_counter()
         trained = updater(measured, RuntimeSettings())
-        batches = [pinned(trained, batch) for batch in random_batches(measured, trained.kernels.sizes)]
+        batches = random_batches(measured, trained.kernels.sizes)
         created = time.perf_counter()
         trained.update(batches[:1], 1, batches[0].target_tokens).results()
         first = time.perf_counter() - created
@@ -431,11 +431,6 @@ def random_batches(setup: Setup, sizes: Sizes | None = None) -> list[Batch]:
 def random_lengths(count: int, mean: int, random: np.random.Generator) -> list[int]:
     """Return sentence lengths between 0.4 and 1.6 times the mean."""
     return [max(3, int(mean * share)) for share in random.uniform(0.4, 1.6, count)]
-
-
-def pinned(trained: Updater, batch: Batch) -> Batch:
-    """Return a batch as the reader of a training has it."""
-    return batch.pinned() if trained.kernels.pins_batches else batch
 
 
 def synchronize(device: torch.device) -> None:

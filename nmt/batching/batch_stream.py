@@ -220,11 +220,11 @@ class Prefetcher:
     """Reads `batches` batches per update from a stream, in one thread, two updates ahead.
 
     Used as a context manager, which ends the thread. Within it only the thread may use the stream, which is ahead of
-    training: the position of training is `PrefetchedBatches.position`. With `pin`, batches are in page-locked RAM.
+    training: the position of training is `PrefetchedBatches.position`.
     """
 
-    def __init__(self, stream: BatchStream, batches: int, pin: bool) -> None:
-        self._stream, self._batches, self._pin = stream, batches, pin
+    def __init__(self, stream: BatchStream, batches: int) -> None:
+        self._stream, self._batches = stream, batches
         self._reader = ThreadPoolExecutor(1, "nmt-reader")
         self._ahead: deque[Future[PrefetchedBatches]] = deque()
 
@@ -244,6 +244,4 @@ class Prefetcher:
 
     def _read(self) -> PrefetchedBatches:
         batches = [self._stream.next() for _ in range(self._batches)]
-        if self._pin:
-            batches = [batch.pinned() for batch in batches]
         return PrefetchedBatches(batches, self._stream.position, self._stream.epochs_read)

@@ -6,6 +6,7 @@ are launched at once. A graph is for batches of one layout, so batches are fille
 N rows, I inputs, O outputs, D width, V vocabulary.
 """
 
+import gc
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,6 @@ class CudaKernels(Kernels):
     """The operations of the model on a GPU."""
 
     name = "Triton"
-    pins_batches = True
     fuses_step = True
     search_scale = 16
     utilization = (0.15, 0.6)
@@ -52,6 +52,13 @@ class CudaKernels(Kernels):
         step = -(-self._target_rows // _SIZES // TILE) * TILE
         filled = self._target_rows if target <= self._target_rows else _multiple(target, step)
         return _multiple(max(1, source), step), filled
+
+    def moved(self, batch: Batch) -> Batch:
+        """Copy a batch by way of page-locked RAM, for which the host does not wait for the GPU."""
+        if batch.buffer.device == self.device:
+            return batch
+        # in this thread: another one that calls CUDA may end the recording of a graph
+        return batch.pinned().to(self.device)
 
     def seed(self, seed: int) -> None:
         """Set what the masks of dropout are a function of, besides its number in the forward pass."""
@@ -102,7 +109,7 @@ class CudaKernels(Kernels):
 
     def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
         """Record what a function computes for a layout of batches that comes again, and replay it from then on."""
-        return _Captured(function, self.device) if self._target_rows else function
+        return _Captured(function, self) if self._target_rows else function
 
     def read_later(self, numbers: Tensor) -> Results:
         """Copy to page-locked RAM, which the host need not wait for."""
@@ -180,15 +187,15 @@ class _Captured:
     All graphs share one pool of memory, since one of them runs at a time.
     """
 
-    def __init__(self, function: Callable[[Batch], None], device: torch.device) -> None:
-        self._function, self._device = function, device
+    def __init__(self, function: Callable[[Batch], None], kernels: CudaKernels) -> None:
+        self._function, self._kernels = function, kernels
         self._seen: Counter[object] = Counter()
         self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._most = _MOST_GRAPHS
 
     def __call__(self, batch: Batch) -> None:
-        """Apply the function to a batch in page-locked RAM."""
+        """Apply the function to a batch in RAM."""
         # attention has more programs for sentences that are longer than a tile
         key = batch.layout, -(-batch.source.longest // TILE), -(-batch.target.longest // TILE)
         self._seen[key] += 1
@@ -198,20 +205,25 @@ class _Captured:
             self._function(batch)
             return
         graph, static = self._graphs[key]
-        static.buffer.copy_(batch.buffer, non_blocking=True)
+        static.buffer.copy_(batch.pinned().buffer, non_blocking=True)
         graph.replay()
 
     def _record(self, key: object, batch: Batch) -> None:
-        static, graph = batch.to(self._device), torch.cuda.CUDAGraph()
+        static, graph, stream = batch.to(self._kernels.device), torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        gc.disable()  # no other thread should release what belongs to the GPU meanwhile
         try:
-            # other threads pin batches meanwhile
+            # with several GPUs, a thread of their collectives looks at events meanwhile
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self._function(static)
         except RuntimeError as error:
-            if not is_oom(error):
+            torch.cuda.set_stream(stream)
+            if not is_oom(error) and "capture" not in str(error):
                 raise
-            self._most = 0  # the other layouts stay as they are
+            self._most = 0
+            self._kernels.problem = f"an update cannot be recorded, so this is slower: {str(error).splitlines()[0]}"
             return
+        finally:
+            gc.enable()
         self._graphs[key] = graph, static
 
 

@@ -50,7 +50,6 @@ class Kernels:
     uses_cores: ClassVar[bool] = False  # whether several batches are searched at a time, one by each core
     active_hypotheses: ClassVar[int | None] = None  # the most of a batch in a search; None: any number
     search_scale: ClassVar[int] = 1  # by how much the tokens of a batch in a search exceed the default
-    pins_batches: ClassVar[bool] = False  # whether batches should be in page-locked RAM
     fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
@@ -66,6 +65,10 @@ class Kernels:
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""
         return max(1, source), max(1, target)
+
+    def moved(self, batch: Batch) -> Batch:
+        """Return a batch on the device."""
+        return batch.to(self.device)
 
     def seed(self, seed: int) -> None:
         """Set what the random numbers of the next forward pass are a function of."""

@@ -54,6 +54,7 @@ class Training:
         longest = corpus.manifest.longest_source
         self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
         self._last_lap = 0.0
+        self._problem: str | None = None  # of the kernels, that has been printed
 
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
@@ -74,8 +75,7 @@ class Training:
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
-        if problem := self.updater.kernels.problem:
-            self.console.warn(problem)
+        self._warn_of_kernels()
 
     def train(self) -> tuple[str, int | None]:
         """Update until a limit is reached or a signal comes; write a checkpoint; return the reason and the signal.
@@ -85,7 +85,7 @@ class Training:
         """
         progress, settings = self.progress, self.recipe.train
         check_largest_batches(self.updater, self.stream)
-        prefetcher = Prefetcher(self.stream, settings.accumulate, pin=self.updater.kernels.pins_batches)
+        prefetcher = Prefetcher(self.stream, settings.accumulate)
         self._lap()
         with (
             interruptible(self.console.info_at_once) as interruption,
@@ -140,6 +140,7 @@ class Training:
             record = self._record("train", {**progress.interval.means(), "rate": update.rate})
             self.display.update(record, at_log)
             if at_log:
+                self._warn_of_kernels()
                 self.run.log(record)
                 progress.interval = IntervalSums()
 
@@ -181,6 +182,12 @@ class Training:
             f"{reason}: lower train.schedule's rate or lengthen its warmup, and start over with --restart or with "
             f"'run' set to another folder; the checkpoints in {self.run.path} are from before"
         )
+
+    def _warn_of_kernels(self) -> None:
+        """Warn, once, of fast kernels that cannot be used here."""
+        if self.updater.kernels.problem not in (None, self._problem):
+            self._problem = self.updater.kernels.problem
+            self.console.warn(f"{self._problem}")
 
     def _lap(self) -> float:
         """Return the seconds since the last call, which are added to those of the training."""

@@ -79,6 +79,6 @@ class Updater:
 
     def add_gradient(self, batch: Batch) -> None:
         """Add the gradient of a batch's summed loss to that of the weights, and loss and likelihood to their sums."""
-        loss, nll = self.model.loss(batch.to(self.device), self.recipe.train.label_smoothing)
+        loss, nll = self.model.loss(self.kernels.moved(batch), self.recipe.train.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
         self._sums += torch.stack((loss.detach(), nll))

@@ -53,7 +53,7 @@ def test_shares_of_all_ranks_add_up_and_the_larger_one_alternates(world_size: in
 
 def test_prefetched_batches_equal_those_of_the_stream() -> None:
     plain = stream_of(40)
-    with Prefetcher(stream_of(40), batches=3, pin=False) as feed:
+    with Prefetcher(stream_of(40), batches=3) as feed:
         for _ in range(20):
             reading = feed.next()
             assert [content(batch) for batch in reading.batches] == [content(plain.next()) for _ in range(3)]
@@ -72,7 +72,7 @@ def test_error_of_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) 
         return read(self)
 
     monkeypatch.setattr(BatchStream, "next", fails_at_the_third)
-    with Prefetcher(stream, batches=1, pin=False) as feed:
+    with Prefetcher(stream, batches=1) as feed:
         feed.next()
         feed.next()
         with pytest.raises(DataError, match=r"tokens\.npy: gone"):
@@ -83,7 +83,7 @@ def test_error_of_the_thread_is_raised_by_next(monkeypatch: pytest.MonkeyPatch) 
 def test_number_of_prefetched_batches_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     read, count = BatchStream.next, []
     monkeypatch.setattr(BatchStream, "next", lambda self: (count.append(1), read(self))[1])
-    with Prefetcher(stream_of(40), batches=2, pin=False) as feed:
+    with Prefetcher(stream_of(40), batches=2) as feed:
         for taken in range(1, 6):
             feed.next()
             time.sleep(0.01)
@@ -93,5 +93,5 @@ def test_number_of_prefetched_batches_is_limited(monkeypatch: pytest.MonkeyPatch
 def test_next_returns_the_seconds_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 11.5, 20.0, 20.25])
     monkeypatch.setattr("nmt.batching.batch_stream.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    with Prefetcher(stream_of(40), batches=1, pin=False) as feed:
+    with Prefetcher(stream_of(40), batches=1) as feed:
         assert [feed.next().waited, feed.next().waited] == [1.5, 0.25]

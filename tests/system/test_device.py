@@ -52,7 +52,6 @@ def test_cuda_is_prepared_before_its_first_use(monkeypatch: pytest.MonkeyPatch) 
     assert (cudnn, os.environ["PYTORCH_ALLOC_CONF"]) == ([False], "expandable_segments:True")
 
 
-
 def test_unavailable_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, cuda=False, mps=True)
     with pytest.raises(ConfigError) as caught:
