@@ -110,7 +110,7 @@ def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
     """Return the floating-point operations of training per target token."""
     from nmt.config import load_recipe
     from nmt.text.prepared import PreparedCorpus
-    from nmt.training.cost import operations
+    from nmt.training.trial import operations
 
     corpus = PreparedCorpus.open(recipe.parent / "prepared")
     counts = corpus.manifest.train
@@ -124,7 +124,7 @@ def matrix_rates() -> dict[str, float]:
     from nmt.config import RuntimeSettings
     from nmt.kernels import Kernels, kernels_for
     from nmt.system.device import choose_device, computes_in_bf16, set_threads
-    from nmt.training.cost import matrix_rate
+    from nmt.training.trial import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)

@@ -193,7 +193,7 @@ def _comments_and_settings(names: str, profile: TextProfile, console: Console) -
     """Return what was read and what the training takes, and the settings that fit it."""
     vocabulary, (source, target) = profile.tokens()
     with console.status("measuring the speed of this machine"):
-        from nmt.training.cost import cost  # imports torch, for which no error should wait
+        from nmt.training.trial import cost  # imports torch, for which no error should wait
 
         expected = cost(lambda device: propose((source, target), vocabulary, device))
     low, high = expected.minutes

@@ -16,10 +16,15 @@ from typing import NamedTuple
 
 from nmt.commands.requests import ScoreOptions
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings, table_warnings
 from nmt.evaluation.findings import Finding, diagnose, summary
 from nmt.evaluation.metrics import METRICS, RESAMPLES, Measurement, compare, length_buckets, length_unit, measure
-from nmt.evaluation.score_report import ScoreReport, SystemScores
+from nmt.evaluation.score_report import (
+    ScoreReport,
+    SystemScores,
+    hypothesis_warnings,
+    reference_warnings,
+    table_warnings,
+)
 from nmt.system.console import Console, counted
 from nmt.system.files import check_output, write_output
 from nmt.text.languages import detect_language, known_language

@@ -25,8 +25,8 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
-from nmt.training.initialization import check_freeze
 from nmt.training.loop import Training
+from nmt.training.optimizer import check_freeze
 from nmt.training.resume import check_may_continue, check_run_directory, check_same_text
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate

@@ -58,9 +58,14 @@ class Kernels:
         self.problem: str | None = None  # why faster kernels cannot be used here
 
     @property
+    def kind(self) -> str:
+        """The kind of device."""
+        return self.device.type
+
+    @property
     def description(self) -> str:
         """What computes, where, and in which precision."""
-        return f"{self.name}, {self.device.type}, {self.precision}"
+        return f"{self.name}, {self.kind}, {self.precision}"
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""

@@ -20,7 +20,7 @@ from nmt.system.console import Console, counted
 from nmt.system.device import choose_device
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.training.display import TrainingDisplay
-from nmt.training.initialization import initial_model
+from nmt.training.optimizer import initial_model
 from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory

@@ -25,13 +25,13 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
-from nmt.text.casing import restored_case, sentence_case
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
+from nmt.text.typography import restored_case, sentence_case
 from nmt.translation import placing
 from nmt.translation.options import TranslateOptions
 

@@ -20,7 +20,7 @@ ITALIAN = "{0} persone erano nella casa, che non era lontana dal mare, numero {0
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nmt.training.cost.matrix_rate", lambda *_: 1e11)
+    monkeypatch.setattr("nmt.training.trial.matrix_rate", lambda *_: 1e11)
     write_lines(tmp_path / "text.en", *(ENGLISH.format(n) for n in range(400)))
     write_lines(tmp_path / "text.it", *(ITALIAN.format(n) for n in range(400)))
     return tmp_path

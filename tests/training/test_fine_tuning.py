@@ -11,7 +11,7 @@ from nmt.commands.train import train
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
-from nmt.training.initialization import freeze
+from nmt.training.optimizer import freeze
 from tests.builders import reversal_pairs, tiny_model, write_tsv
 from tests.training.runs import (
     QUIET,

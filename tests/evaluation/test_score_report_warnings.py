@@ -1,7 +1,7 @@
 """Warnings about texts whose scores are not meaningful."""
 
-from nmt.evaluation.diagnosis import hypothesis_warnings, reference_warnings, table_warnings
 from nmt.evaluation.findings import diagnose
+from nmt.evaluation.score_report import hypothesis_warnings, reference_warnings, table_warnings
 from nmt.text.languages import detect_language, target_language
 
 PLAIN = ["Non è venuto, credo.", "Dov'è il gatto?", "Sono qui!", "Va bene."] * 5

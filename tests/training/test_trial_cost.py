@@ -8,7 +8,7 @@ from nmt.kernels import kernels_for
 from nmt.model.transformer import Transformer
 from nmt.text.proposing.proposal import propose
 from nmt.training import cost as module
-from nmt.training.cost import cost, matrix_rate, operations
+from nmt.training.trial import cost, matrix_rate, operations
 
 
 @pytest.mark.parametrize("changes", [{}, {"activation": "swiglu"}, {"norm": "post"}])

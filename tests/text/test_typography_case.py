@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.casing import restored_case, sentence_case
+from nmt.text.typography import restored_case, sentence_case
 
 KNOWN = {"Tom", "York", "the", "good", "saw", "and", "drove", "new", "very", "to", "hat"}
 
