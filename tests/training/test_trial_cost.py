@@ -7,7 +7,7 @@ from nmt.config import ModelSettings
 from nmt.kernels import kernels_for
 from nmt.model.transformer import Transformer
 from nmt.text.proposing.proposal import propose
-from nmt.training import cost as module
+from nmt.training import trial as module
 from nmt.training.trial import cost, matrix_rate, operations
 
 
