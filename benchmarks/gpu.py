@@ -1,6 +1,6 @@
 """Check and measure nmt on one GPU, in as many minutes as it is given.
 
-    python benchmarks/gpu.py [--minutes 10] [--only NAME]... [--device cuda] [--tiny]
+    python benchmarks/gpu.py [--minutes 15] [--only NAME]... [--device cuda] [--tiny]
 
 In this order, as long as the time suffices:
 

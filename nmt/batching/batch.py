@@ -77,6 +77,11 @@ class Rows:
         return int(self.lengths.max(initial=0))
 
     @property
+    def longest_tiles(self) -> int:
+        """How many times TILE rows hold the longest sentence, at least 1."""
+        return max(1, -(-self.longest // TILE))
+
+    @property
     def shape(self) -> tuple[int, int]:
         """The shape (B, L) of a grid."""
         return len(self.lengths), self.longest

@@ -28,7 +28,7 @@ _GROUPS_MEASURED = 5_000
 # Pairs that are sorted together at most, and consecutive pairs of a block. Smaller windows cause more padding; larger
 # blocks put neighbors in the corpus, such as sentences of a document, into one group more often.
 _WINDOW, _BLOCK = 1 << 20, 1 << 10
-_AHEAD = 2  # updates read in advance: one is being copied to the device, one is in reserve
+_AHEAD = 2  # updates read in advance
 
 
 def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int) -> EpochPlan:

@@ -155,6 +155,6 @@ def search(
     if options.beam == 1 and observer is None:
         if isinstance(state, TransformerState):
             # another rule may forbid the largest logit, and the others are not precise
-            state.screened = not options.log_probs and options.no_repeat_ngram is None and not any(prefixes)
+            state.screened = options.has_plain_choice and not any(prefixes)
         return greedy_search(state, model.device, limits, rules, options)
     return beam_search(state, model.device, limits, rules, options, observer)

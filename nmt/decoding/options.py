@@ -58,6 +58,11 @@ class SearchOptions(DecodeSettings):
         """Number of hypotheses of a sentence that are extended at a time."""
         return self.beam if self.sampling is None else self.n_best
 
+    @property
+    def has_plain_choice(self) -> bool:
+        """Whether nothing but the largest logit matters, apart from tokens that no search generates."""
+        return not self.log_probs and self.no_repeat_ngram is None and set(self.forbidden) == {PAD, UNK, BOS}
+
     def penalty(self, length: int) -> float:
         """Return the divisor of a log-probability for an output of this length: ((5 + L) / 6)^α.
 

@@ -24,6 +24,8 @@ def kernels_for(device: torch.device, precision: Precision = "fp32", target_rows
 
         kernels = CudaKernels(device, precision, target_rows)
         kernels.check()
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # of a compiler, a driver, or a Triton that does not know the GPU
         reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
         plain.problem = f"no Triton kernels, so this is several times as slow: {reason}"

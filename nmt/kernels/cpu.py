@@ -2,8 +2,8 @@
 
 On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
 oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
-numbers, with sums in fp32, at twice that rate, with AMX at four times. Where there is neither AVX-512 nor a compiler,
-and everywhere with NMT_CPU_KERNELS=off in the environment, the operations are those of `nmt.kernels.reference`.
+numbers, with sums in fp32, at twice that rate, with AMX at four times. Products are those of `nmt.kernels.reference`
+without AVX-512, attention and norms without it or without a compiler, both with NMT_CPU_KERNELS=off in the environment.
 
 N rows, I inputs, O outputs, D width, H heads.
 """

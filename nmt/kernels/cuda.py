@@ -20,7 +20,7 @@ from nmt.kernels.reference import Kernels, Precision, Product, Results, Stream
 from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
-_MOST_GRAPHS = 24  # the lengths of real sentences give a dozen layouts that are frequent (benchmarks/RESULTS.md)
+_MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
 _CHUNK_LOGITS = 2**30  # in memory at a time: 2 GiB in bf16
 
 
@@ -37,7 +37,8 @@ class CudaKernels(Kernels):
         super().__init__(device, precision)
         self._target_rows = target_rows
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
-        self._site = 0  # of the last dropout in a forward pass
+        self.site = 0  # of the last dropout in a forward pass
+        self._captured: _Captured | None = None
         self._rounded: Tensor | None = None  # all weights of the training in the type of products
         self._source = 0  # the address of the weights, while the rounded ones are those
 
@@ -63,7 +64,7 @@ class CudaKernels(Kernels):
     def seed(self, seed: int) -> None:
         """Set what the masks of dropout are a function of, besides its number in the forward pass."""
         self._seed.fill_(seed)
-        self._site = 0
+        self.site = 0
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
         """Multiply, with the sums of the bias's gradient and the gradient of ReLU in one kernel."""
@@ -109,7 +110,12 @@ class CudaKernels(Kernels):
 
     def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
         """Record what a function computes for a layout of batches that comes again, and replay it from then on."""
-        return _Captured(function, self) if self._target_rows else function
+        self._captured = _Captured(function, self) if self._target_rows else None
+        return self._captured or function
+
+    def release_captured(self) -> bool:
+        """Release the memory of what is recorded."""
+        return self._captured is not None and self._captured.forget()
 
     def read_later(self, numbers: Tensor) -> Results:
         """Copy to page-locked RAM, which the host need not wait for."""
@@ -140,19 +146,21 @@ class CudaKernels(Kernels):
             self._source = weights.untyped_storage().data_ptr()
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
-        """Divide gradients and skip updates in the kernel of the optimizer."""
+        """Do the same; the rounded weights are then those of before."""
         super().step(optimizer, scale, finite)
         self._source = 0
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return the part of the rounded weights that is x, or x rounded."""
-        if self._rounded is not None and x.untyped_storage().data_ptr() == self._source:
+        # without autograd only, as inside of its functions: the part has no history
+        is_weight = not torch.is_grad_enabled() and x.untyped_storage().data_ptr() == self._source
+        if self._rounded is not None and is_weight:
             return self._rounded.as_strided(x.shape, x.stride(), x.storage_offset())
         return super().rounded(x)
 
     def _dropout(self, p: float) -> triton_rows.Dropout:
-        self._site += 1
-        return triton_rows.Dropout(p, self._seed, self._site)
+        self.site += 1
+        return triton_rows.Dropout(p, self._seed, self.site)
 
 
 class _Linear(torch.autograd.Function):
@@ -197,7 +205,7 @@ class _Captured:
     def __call__(self, batch: Batch) -> None:
         """Apply the function to a batch in RAM."""
         # attention has more programs for sentences that are longer than a tile
-        key = batch.layout, -(-batch.source.longest // TILE), -(-batch.target.longest // TILE)
+        key = batch.layout, batch.source.longest_tiles, batch.target.longest_tiles
         self._seen[key] += 1
         if key not in self._graphs and self._seen[key] > 1 and len(self._graphs) < self._most:
             self._record(key, batch)
@@ -208,22 +216,34 @@ class _Captured:
         static.buffer.copy_(batch.pinned().buffer, non_blocking=True)
         graph.replay()
 
+    def forget(self) -> bool:
+        """Release what is recorded, for good; return whether there was anything."""
+        had_any = bool(self._graphs)
+        self._graphs.clear()
+        self._most = 0
+        return had_any
+
     def _record(self, key: object, batch: Batch) -> None:
         static, graph, stream = batch.to(self._kernels.device), torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        gc.disable()  # no other thread should release what belongs to the GPU meanwhile
+        site, collects = self._kernels.site, gc.isenabled()
+        gc.disable()  # nothing that belongs to the GPU may be released meanwhile
         try:
             # with several GPUs, a thread of their collectives looks at events meanwhile
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self._function(static)
         except RuntimeError as error:
             torch.cuda.set_stream(stream)
-            if not is_oom(error) and "capture" not in str(error):
+            self._kernels.site = site  # the same update follows
+            cause = error.__context__ or error
+            if not is_oom(cause) and "captur" not in str(error):
                 raise
-            self._most = 0
-            self._kernels.problem = f"an update cannot be recorded, so this is slower: {str(error).splitlines()[0]}"
+            self.forget()
+            reason = str(cause).strip().partition("\n")[0]
+            self._kernels.problem = f"an update cannot be recorded, so this is slower: {reason}"
             return
         finally:
-            gc.enable()
+            if collects:
+                gc.enable()
         self._graphs[key] = graph, static
 
 

@@ -146,6 +146,7 @@ class Kernels:
         V-2 tokens (Szegedy et al. 2016, with padding excluded as in implementations of Vaswani et al. 2017). The loss
         is the cross-entropy -Σ q log p, which is the Kullback-Leibler divergence up to a constant, the entropy of q.
         """
+        matrix = matrix if torch.is_grad_enabled() else matrix.detach()  # so that no gradient of it is computed
         losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
             hidden, matrix, labels, (smoothing, vocabulary), self
         )
@@ -193,6 +194,10 @@ class Kernels:
     def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
         """Return a function of batches that may be recorded, and replayed for batches of the same layout."""
         return function
+
+    def release_captured(self) -> bool:
+        """Release the memory of recorded functions, which are not recorded again; return whether there were any."""
+        return False
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
         """Divide all gradients by a scale and step the optimizer, unless the results of the update are not finite."""

@@ -10,41 +10,26 @@ are powers of two, with the factor log2(e) in the scale of the scores.
 """
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 64  # the rows that a tile of short sentences has at most, and the rows of a block; a power of two ≥ 16
+from nmt.batching.batch import TILE, Rows
+
 FUSED = True  # whether one kernel computes all gradients where no sentence is longer than TILE
 WARPS = {"forward": 4, "backward": 4}  # of one program; twice as many for fp32
 WIDEST = 512  # bytes of a row of a head in blocks of TILE rows; wider heads get smaller blocks, which fit in the memory
 STAGES = 1  # of the pipelined loop over blocks, which rarely has a second iteration
 
 
-class AttentionRows(Protocol):
-    """The rows of one side of a batch."""
-
-    @property
-    def sentences(self) -> Tensor:
-        """The sentence of each row, (N) int32."""
-
-    @property
-    def tiles(self) -> Tensor:
-        """The first row of each tile, and N: (P+1) int32."""
-
-    @property
-    def longest(self) -> int:
-        """The number of rows of the longest sentence."""
-
-
 def attend(
     queries: Tensor,
     keys_values: Tensor | None,
-    query_rows: AttentionRows,
-    key_rows: AttentionRows,
+    query_rows: Rows,
+    key_rows: Rows,
     heads: int,
     causal: bool,
 ) -> Tensor:
@@ -66,8 +51,8 @@ class _Attention(torch.autograd.Function):
         ctx: Any,
         queries: Tensor,
         keys_values: Tensor | None,
-        query_rows: AttentionRows,
-        key_rows: AttentionRows,
+        query_rows: Rows,
+        key_rows: Rows,
         heads: int,
         causal: bool,
     ) -> Tensor:
@@ -141,9 +126,9 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> tuple[Tensor, ...]:
     return queries, *keys_values.chunk(2, 1)
 
 
-def _grid(rows: AttentionRows, heads: int, block: int) -> tuple[int, int, int]:
-    """Return the numbers of tiles, of heads, and of blocks of the largest tile."""
-    return rows.tiles.size(0) - 1, heads, triton.cdiv(max(rows.longest, TILE), block)
+def _grid(rows: Rows, heads: int, block: int) -> tuple[int, int, int]:
+    """Return the numbers of tiles, of heads, and of blocks of the largest tile; a function of its multiple of TILE."""
+    return rows.tiles.size(0) - 1, heads, rows.longest_tiles * (TILE // block)
 
 
 def _constants(queries: Tensor, heads: int, causal: bool, direction: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ B sentences, T queries, S keys, D width, H heads, d = D/H; N rows, one a token.
 """
 
 import math
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ def sinusoids(positions: Tensor, longest: int, like: Tensor) -> Tensor:
     return F.embedding(positions, _sinusoid_table(length, like.size(-1), dtype, like.device))
 
 
-@lru_cache(maxsize=8)
+@cache  # recorded updates read these tables
 def _sinusoid_table(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False):  # training uses the table, too
         position = torch.arange(length, dtype=dtype).unsqueeze(1)

@@ -45,25 +45,30 @@ _USABLE_MEMORY = 0.45
 _TIMED_UPDATES = 3
 
 
-def trial(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> tuple[float, float, float]:
-    """Make a few updates on this rank alone, with a model that is discarded; first on the largest batches.
+def trial(
+    recipe: Recipe, corpus: PreparedCorpus, device: torch.device, timed: bool = True
+) -> tuple[float, float, float]:
+    """Compute on this rank alone, with a model that is discarded: the largest batches, and if `timed` a few updates.
 
-    Returns the bytes of device memory for them (infinity if they do not fit, 0 where it is the RAM), and the target
-    tokens and the seconds of an update.
+    Returns the bytes of device memory for the largest batches (infinity if they do not fit, 0 where it is the RAM), and
+    the target tokens and the seconds of an update.
     """
     stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
     updater = Updater(initial_model(recipe, corpus.tokenizers, pretrained=False), recipe, device, alone=True)
     stream.sizes = updater.kernels.sizes
     with peak_memory(device) as reserved:
         fits = free_memory(device) is None or _fits(updater, stream)
+    updates = [[stream.next() for _ in range(accumulate)] for _ in range(_TIMED_UPDATES)] if timed and fits else []
+    # once to warm up; where updates are recorded when their layout comes again, in the second pass
+    passes = 2 if free_memory(device) is None else 3
     tokens, seconds = 0, 0.0
-    for number in range(1 + _TIMED_UPDATES if fits else 0):
-        batches = [stream.next() for _ in range(accumulate)]
-        count = sum(batch.target_tokens for batch in batches)
-        started = time.perf_counter()
-        updater.update(batches, 1, count).results()
-        if number:  # the first one does not count
-            tokens, seconds = tokens + count, seconds + time.perf_counter() - started
+    for number in range(passes):
+        for batches in updates[:1] if passes == 2 and not number else updates:
+            count = sum(batch.target_tokens for batch in batches)
+            started = time.perf_counter()
+            updater.update(batches, 1, count).results()
+            if number == passes - 1:
+                tokens, seconds = tokens + count, seconds + time.perf_counter() - started
     del updater
     gc.collect()
     release_cached_blocks(device)
@@ -135,7 +140,7 @@ def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
 def choose_settings(
     recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory, restart: bool, console: Console
 ) -> Recipe:
-    """Return the recipe with a number as `train.batch_tokens` and, on a CPU, fp32 or bf16 as `runtime.precision`.
+    """Return the recipe with a number as `train.batch_tokens`, and fp32 or bf16 as `runtime.precision`.
 
     A run that continues keeps what it has recorded, so that it resumes bit for bit also on another machine. Collective.
     """
@@ -161,7 +166,7 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
     if (free := free_memory(device)) is not None:
         size = _FIRST_TOKENS  # if it does not fit, `check_largest_batches` names a size that does
         while size < _MOST_TOKENS:
-            peak, _, _ = trial(with_batch_tokens(recipe, 2 * size), corpus, device)
+            peak, _, _ = trial(with_batch_tokens(recipe, 2 * size), corpus, device, timed=False)
             if peak > _USABLE_MEMORY * free:
                 break
             size *= 2

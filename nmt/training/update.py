@@ -9,7 +9,7 @@ from nmt.config import Recipe
 from nmt.kernels import Results, kernels_for, precision_for
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import seed_for
+from nmt.system.device import is_oom, release_cached_blocks, seed_for
 from nmt.training.optimizer import FlatWeights, learning_rate, make_optimizer
 
 
@@ -56,16 +56,19 @@ class Updater:
         once by their total of `target_tokens`. Dropout is a function of (seed, step, batch).
         """
         self.model.train()
-        self.weights.gradient.zero_()
         self.kernels.round_weights(self.weights.all)
-        self._sums.zero_()
-        for index, batch in enumerate(batches):
-            number = distributed.rank() + index * self.world_size
-            self.kernels.seed(seed_for("dropout", self.recipe.seed, step, number))
-            self._add_gradient(batch)
-        sums = self._sums
+        try:
+            self._add_gradients(batches, step)
+        except RuntimeError as error:
+            # the memory of recorded updates is not part of what was tried before the training
+            if not (is_oom(error) and self.kernels.release_captured()):
+                raise
+            release_cached_blocks(self.device)
+            self._add_gradients(batches, step)
         if self.world_size > 1:
             distributed.all_reduce(self.weights.gradient)
+        sums = self._sums
+        if self.world_size > 1:
             sums = distributed.all_reduce(sums.double())
         norm = self.weights.gradient_norm() / target_tokens
         rate = learning_rate(self.recipe.train, self.recipe.model.dim, step)
@@ -76,6 +79,15 @@ class Updater:
             scale *= (norm / clip_norm).clamp(min=1)
         self.kernels.step(self.optimizer, scale, sums[0].isfinite() & norm.isfinite())
         return Update(step, rate, self.kernels.read_later(torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])))
+
+    def _add_gradients(self, batches: Sequence[Batch], step: int) -> None:
+        """Set gradients and sums to those of all batches."""
+        self.weights.gradient.zero_()
+        self._sums.zero_()
+        for index, batch in enumerate(batches):
+            number = distributed.rank() + index * self.world_size
+            self.kernels.seed(seed_for("dropout", self.recipe.seed, step, number))
+            self._add_gradient(batch)
 
     def add_gradient(self, batch: Batch) -> None:
         """Add the gradient of a batch's summed loss to that of the weights, and loss and likelihood to their sums."""
