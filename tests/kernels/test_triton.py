@@ -52,6 +52,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         self.longest = max(self.lengths)
+        self.longest_tiles = max(1, -(-self.longest // TILE))
         self.sentences = torch.arange(len(self.lengths)).repeat_interleave(torch.tensor(self.lengths))
         self.sentences = self.sentences.to(DEVICE, torch.int32)
         rows = [0] * (max(self.tile_of) + 1)

@@ -129,7 +129,7 @@ def test_auto_batch_tokens_double_until_the_memory_is_full(
     """A peak of 10 bytes for each token; 45 % of the memory may be used, free or cached."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free - 500, free))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
-    monkeypatch.setattr(module, "trial", lambda r, *_: (10.0 * r.train.budget, 1, 1))
+    monkeypatch.setattr(module, "trial", lambda r, *_, **__: (10.0 * r.train.budget, 1, 1))
     assert find_batch_tokens(recipe, corpus, torch.device("cuda")) == found
     assert find_batch_tokens(recipe, corpus, CPU) == 4096
 
