@@ -1,4 +1,4 @@
-"""The operations of the model on each kind of device: one interface, and the only place that knows devices."""
+"""The operations of the model on each kind of device: one interface, and the only place that depends on devices."""
 
 import torch
 
@@ -26,7 +26,7 @@ def kernels_for(device: torch.device, precision: Precision = "fp32", target_rows
         kernels.check()
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # of a compiler, a driver, or a Triton that does not know the GPU
+    except Exception as error:  # of a compiler, a driver, or a Triton that does not support the GPU
         reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
         plain.problem = f"no Triton kernels, so this is several times as slow: {reason}"
         return plain
