@@ -134,7 +134,7 @@ def test_attention_is_the_formula(lengths: tuple[list[int], list[int]], dtype: t
     check_attention(lengths, 1, 16, dtype)
 
 
-@pytest.mark.parametrize(("heads", "width"), [(2, 8), (1, 24), (1, 64), (1, 130)])
+@pytest.mark.parametrize(("heads", "width"), [(2, 8), (1, 24), (1, 130)])
 def test_attention_of_heads_of_any_width(heads: int, width: int) -> None:
     check_attention(([5, 40, 66], [4, 1, 2]), heads, width, torch.float32)
 
