@@ -24,7 +24,6 @@ from nmt.kernels.reference import Kernels, KeysValues, Places, Precision, Produc
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
 _MULTIPLE = 64
-_CHUNK_LOGITS = 2**22  # as many as the caches hold
 
 # oneDNN compiles a kernel for each shape and keeps 1,024 of them, most of a gigabyte, while batches of all sizes
 # need new ones. Compiling one again takes less time than it saves.
@@ -61,6 +60,7 @@ def prefers_bf16(dim: int) -> bool:
 class CpuKernels(Kernels):
     """The operations of the model on a CPU."""
 
+    chunk_logits = 2**22  # as many as the caches hold
     fuses_step = True
     uses_cores = True
     active_hypotheses = 480  # the caches of more do not fit into the processor's cache
@@ -132,8 +132,8 @@ class CpuKernels(Kernels):
         return native.attend(queries, keys_values, mask, places.slots, places.beam, newest)
 
     def logits_chunk(self, vocabulary: int) -> int:
-        """Return the rows whose logits the caches hold, a multiple of 64 if there are so many."""
-        rows = max(1, _CHUNK_LOGITS // vocabulary)
+        """Return a multiple of 64, if there are so many."""
+        rows = super().logits_chunk(vocabulary)
         return rows - rows % _MULTIPLE if rows > _MULTIPLE else rows
 
     def product(self, x: Tensor, weight: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
 _MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
-_CHUNK_LOGITS = 2**30  # in memory at a time: 2 GiB in bf16
 
 
 class CudaKernels(Kernels):
@@ -29,6 +28,7 @@ class CudaKernels(Kernels):
 
     name = "Triton"
     fuses_step = True
+    chunk_logits = 2**30  # 2 GiB in bf16
     search_scale = 16
     utilization = (0.15, 0.6)
 
@@ -99,10 +99,6 @@ class CudaKernels(Kernels):
         """Read the logits twice and write the gradient in their place."""
         loss, nll = triton_rows.loss_and_gradient(logits, labels, smoothing, vocabulary)
         return loss, nll, logits
-
-    def logits_chunk(self, vocabulary: int) -> int:
-        """Return the rows whose logits are in memory at a time."""
-        return max(1, _CHUNK_LOGITS // vocabulary)
 
     def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
         """Return the sum of products in fp32, without rounding it in between."""

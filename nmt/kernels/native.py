@@ -26,6 +26,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.kernels.reference import Product
+
 # sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", "-march=native", "-mprefer-vector-width=512"]
 _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
@@ -38,8 +40,6 @@ _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of the
 _ROWS, _AMX_ROWS = (6, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
 _ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 _HOUR = 3600
-
-Product = Callable[..., Tensor]  # (x, relu=False)
 
 problem: str | None = None  # after `library` returned None: why, in one line; None if no kernels are expected here
 

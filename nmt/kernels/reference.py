@@ -23,8 +23,6 @@ KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
 Results = Callable[[], list[float]]  # waits for numbers that a device computes
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
 
-_CHUNK_LOGITS = 2**25  # in memory at a time
-
 
 class Places(Protocol):
     """Where the hypotheses of a search are in a grid (B, K): what attention needs of a `DecoderCache`."""
@@ -47,6 +45,7 @@ class Kernels:
     encoder_rows: ClassVar[int | None] = None  # rows that are encoded at a time in inference; None: any number
     # least and largest share of the rate of matrix products that trainings reach
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
+    chunk_logits: ClassVar[int] = 2**25  # logits in memory at a time in training
     uses_cores: ClassVar[bool] = False  # whether several batches are searched at a time, one by each core
     active_hypotheses: ClassVar[int | None] = None  # the most of a batch in a search; None: any number
     search_scale: ClassVar[int] = 1  # by how much the tokens of a batch in a search exceed the default
@@ -178,7 +177,7 @@ class Kernels:
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return the rows whose logits are in memory at a time."""
-        return max(1, _CHUNK_LOGITS // vocabulary)
+        return max(1, self.chunk_logits // vocabulary)
 
     def product(self, x: Tensor, weight: Tensor) -> Tensor:
         """Return x (N, I) times the transpose of weight (O, I); not differentiable."""

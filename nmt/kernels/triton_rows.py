@@ -1,7 +1,7 @@
 """Operations on matrices of rows on a GPU, in Triton: layer norm, dropout, gradients of ReLU and biases, and the loss.
 
 N rows, D width, O outputs, V vocabulary. All arithmetic is fp32. Sums over rows have two stages: each program sums its
-own rows, and torch sums these partial sums; so the result does not depend on which program finishes first.
+own rows, and another kernel these partial sums; so the result does not depend on which program finishes first.
 """
 
 import math

@@ -43,6 +43,7 @@ _FIRST_TOKENS, _MOST_TOKENS, _TOKENS_WITHOUT_TRIAL = 2048, 32_768, 4096
 # share of the free device memory for the largest batches: recorded updates have memory of their own
 _USABLE_MEMORY = 0.45
 _TIMED_UPDATES = 3
+_SMALLEST, _LARGEST, _PRODUCTS = 1024, 8192, 12  # sizes of matrices whose products are timed, and products of each
 
 
 def trial(
@@ -194,9 +195,6 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
                 rows.append((f"train.stop.{name} {limit:,}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
     return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])
-
-
-_SMALLEST, _LARGEST, _PRODUCTS = 1024, 8192, 12  # sizes of matrices, and products of each
 
 
 @dataclass(frozen=True)

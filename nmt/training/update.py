@@ -65,10 +65,9 @@ class Updater:
                 raise
             release_cached_blocks(self.device)
             self._add_gradients(batches, step)
-        if self.world_size > 1:
-            distributed.all_reduce(self.weights.gradient)
         sums = self._sums
         if self.world_size > 1:
+            distributed.all_reduce(self.weights.gradient)
             sums = distributed.all_reduce(sums.double())
         norm = self.weights.gradient_norm() / target_tokens
         rate = learning_rate(self.recipe.train, self.recipe.model.dim, step)
