@@ -19,16 +19,19 @@ this script, not a GPU.
 
 import argparse
 import contextlib
+import gzip
 import json
 import os
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +41,12 @@ from torch.profiler import ProfilerActivity, profile
 from nmt.batching.batch import Batch, Sizes, assemble
 from nmt.commands.train import train
 from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, RuntimeSettings, TrainSettings, load_recipe
-from nmt.decoding.engine import TorchEngine, search
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels import kernels_for
-from nmt.model.checkpoint import read_tensors
+from nmt.model.checkpoint import load_model, read_tensors, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.device import choose_device
@@ -66,6 +70,7 @@ NOMINAL_TERAFLOPS = {"B200": 2250, "H200": 989, "H100 PCIe": 756, "H100": 989, "
 """Dense bf16 products by NVIDIA's data sheets, by a part of the name of the device; the longer parts come first."""
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "data" / "demo" / "train.tsv"
+MILLION = 1_000_000
 TATOEBA = ROOT / "recipes" / "tatoeba-en-it.yaml"
 
 
@@ -187,12 +192,10 @@ def parity(setup: Setup) -> Iterator[Row]:
 
 def same_translations(ours: Transformer, theirs: Transformer, batch: Batch) -> float:
     """Return the share of equal translations by two models, greedy and with a beam of 4; near ties may differ."""
-    outputs = []
-    source, mask = batch.source.grid(batch.source.ids), batch.source.mask()
+    outputs, ids = [], batch.source.ids.tolist()
+    sentences = [ids[start:end] for start, end in pairwise(batch.source.offsets.tolist())]
     for model in (ours.for_inference(kernels_for(ours.device)), theirs.for_inference(kernels_for(theirs.device))):
-        outputs.append(
-            [best[0].tokens for beam in (1, 4) for best in search(model, source, mask, search_options(beam))]
-        )
+        outputs.append([best[0].tokens for beam in (1, 4) for best in search([model], sentences, search_options(beam))])
     return statistics.mean(a == b for a, b in zip(*outputs, strict=True))
 
 
@@ -343,18 +346,25 @@ def searches(setup: Setup) -> Iterator[Row]:
     measured = replace(setup, model=dict(BASE), vocabulary=32_000, mean_length=25) if on_gpu else setup
     engine = TorchEngine([updater(measured, RuntimeSettings()).model], RuntimeSettings())
     random = np.random.default_rng(0)
-    lengths = random_lengths(2_048 if on_gpu else 20, measured.mean_length, random)
+    lengths = random_lengths(4_096 if on_gpu else 20, measured.mean_length, random)
     sentences = [random.integers(5, measured.vocabulary, length).tolist() for length in lengths]
-    for beam in (1, 5):
-        for budget in (8_192, 131_072) if on_gpu else (2_048,):
+    for beam in (1, 4):
+        started = time.perf_counter()
+        engine.search([sentences[0][:25]], search_options(beam))
+        yield Row(f"beam {beam}: first translation of a line, s", round(time.perf_counter() - started, 2))
+        alone = statistics.median(timed(engine, [sentences[0][:25]], search_options(beam))[0] for _ in range(5))
+        yield Row(f"beam {beam}: a line of 25 tokens, ms", round(1e3 * alone, 1))
+        for budget in (131_072, 524_288) if on_gpu else (2_048,):
             options = search_options(beam, batch_tokens=budget)
-            engine.search(sentences[:64], options)
-            synchronize(setup.device)
-            started = time.perf_counter()
-            found = engine.search(sentences, options)
-            seconds = time.perf_counter() - started
-            tokens = sum(len(best[0].tokens) + 1 for best in found)
+            seconds, tokens = min(timed(engine, sentences, options) for _ in range(3))
             yield Row(f"beam {beam}, batches of {budget:,} tokens: target tokens/s", round(tokens / seconds))
+
+
+def timed(engine: TorchEngine, sentences: list[list[int]], options: SearchOptions) -> tuple[float, int]:
+    """Return the seconds of a search and the tokens that it finds."""
+    started = time.perf_counter()
+    found = engine.search(sentences, options)
+    return time.perf_counter() - started, sum(len(best[0].tokens) + 1 for best in found)
 
 
 def training(setup: Setup) -> Iterator[Row]:
@@ -384,6 +394,25 @@ def training(setup: Setup) -> Iterator[Row]:
         if (scores := Path(folder, "run", "test.json")).exists():
             for score in json.loads(scores.read_bytes()):
                 yield Row(f"tatoeba-en-it.yaml: test {score['name']}", round(score["value"], 2))
+        yield from translation(text, Path(folder, "run")) if on_gpu else ()
+
+
+def translation(text: Path, run: Path) -> Iterator[Row]:
+    """Translate a million lines with the command, and measure all of it."""
+    with gzip.open(text, "rt", encoding="utf-8") as rows:
+        sources = [row.partition("\t")[0] for row in rows]
+    lines = (sources * (1 + MILLION // len(sources)))[:MILLION]
+    Path("input.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "nmt", "translate", "--model", str(run), "-i", "input.txt", "-o", "output.txt"]
+    subprocess.run(command, check=True)
+    seconds = time.perf_counter() - started
+    with Path("output.txt").open(encoding="utf-8") as output:
+        translations = [line.rstrip("\n") for line in output]
+    tokenizer = load_model(resolve_model(run), torch.device("cpu")).tokenizers.target
+    tokens = sum(len(tokenizer.encode(line)) + 1 for line in translations[:: MILLION // 10_000]) * MILLION / 10_000
+    yield Row("nmt translate, a million lines: s", round(seconds, 1), len(translations) == MILLION)
+    yield Row("nmt translate, a million lines: target tokens/s", round(tokens / seconds))
 
 
 def search_options(beam: int, **values: int) -> SearchOptions:

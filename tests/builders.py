@@ -308,7 +308,7 @@ def batch_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
 
 
 @torch.no_grad()
-def log_probs_without_cache(model: Transformer, source: Tensor, tokens: Sequence[int]) -> Tensor:
+def log_probs_without_cache(model: Transformer, source: Sequence[int], tokens: Sequence[int]) -> Tensor:
     """Return log p(next token) after each prefix of `<s>` + tokens, (T+1, V), by teacher forcing."""
-    hidden = model(source, torch.tensor([[BOS, *tokens]]))
+    hidden = model(torch.tensor([source]), torch.tensor([[BOS, *tokens]]))
     return model.logits(hidden)[0, :, : model.output.out_features].log_softmax(-1)

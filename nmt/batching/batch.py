@@ -61,10 +61,13 @@ class Rows:
 
     def to(self, device: torch.device) -> "Rows":
         """Return the rows on a device."""
-        ids, positions, numbers, tiles = (
-            tensor.to(device) for tensor in (self.ids, self.positions, self.sentences, self.tiles)
-        )
-        return Rows(ids, positions, numbers, tiles, self.offsets, self.groups)
+        return self.sent(lambda tensor: tensor.to(device))
+
+    def sent(self, send: Callable[[Tensor], Tensor]) -> "Rows":
+        """Return the rows where `send` copies a tensor, which is called once."""
+        tensors = self.ids, self.positions, self.sentences, self.tiles
+        ids, positions, sentences, tiles = torch.split(send(torch.cat(tensors)), [len(tensor) for tensor in tensors])
+        return Rows(ids, positions, sentences, tiles, self.offsets, self.groups)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:

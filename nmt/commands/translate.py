@@ -62,10 +62,10 @@ def translate(request: TranslateRequest, console: Console) -> None:
             if parallel is not None:
                 identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
             with open_output(request.output, identity, resumable=not stream.isatty()) as output:
-                source = LineInput(stream, translator.scale, parallel, option)
+                source = LineInput(stream, translator.stream_scale, parallel, option)
                 if request.reference is not None:
                     score = partial(score_batch, translator, options, request.as_json)
-                    process_lines("scoring", source, output, score, console)
+                    process_lines("scoring", source, output, score, console, translator)
                 else:
                     translate_stream(translator, source, output, options, request.as_json, console)
 
@@ -121,7 +121,7 @@ def fingerprint(
         "model": " ".join(digest_of(resolve_model(model) / CONFIG_FILE) for model in models),
         "computed by": translator.engine.description,
         "output": "JSON" if request.as_json else layout,
-        "lines in a batch": translator.scale * LINE_BATCH_SIZE,
+        "lines in a batch": translator.stream_scale * LINE_BATCH_SIZE,
         **options.fingerprint(),
     }
 

@@ -1,24 +1,21 @@
-"""Beam search in batches, and the choice of the most probable next tokens.
+"""The state of a search: hypotheses on the device of the model, and one step of beam search.
 
-B active sentences, K beam, N rows: all active hypotheses of these sentences. L length of the prefix with `<s>`,
-C candidates of a row, V vocabulary.
+B sentences, K hypotheses of each, n hypotheses to return, P positions, C candidates of a hypothesis, V vocabulary.
 """
 
-from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.decoding.models import DecoderState
-from nmt.decoding.options import Rule, SearchOptions
+from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
 from nmt.text.tokenizer import BOS, EOS
 
-_MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
-_GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
-_BLOCK = 64  # numbers, of which only the maximum is compared at first
+MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
+GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
 
 
 @dataclass(frozen=True)
@@ -34,46 +31,110 @@ class Hypothesis:
     normalized: float
 
 
-def not_a_number() -> ModelError:
-    """Return the error for a model whose log-probabilities are NaN or all infinite."""
-    return ModelError(
-        "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
-        "take an earlier checkpoint"
-    )
-
-
 @dataclass(frozen=True)
-class ActiveBeams:
-    """The hypotheses that are still extended, on the CPU: sentence by sentence, the best of each first."""
+class Beams:
+    """The hypotheses of B sentences. A sentence without an active hypothesis has been searched, or is none."""
 
-    sentences: Tensor  # (N) index of the sentence in the batch
-    log_probs: Tensor  # (N)
-    prefixes: Tensor  # (N, L)
+    log_probs: Tensor  # (B, K) of active hypotheses, the best first; -inf where there is none
+    tokens: Tensor  # (B, K) the newest ones
+    lengths: Tensor  # (B) tokens of the active hypotheses of a sentence, with `<s>`
+    limits: Tensor  # (B) the longest output, with `</s>`
+    # (B, K, 2, P) int32: the tokens of each hypothesis, and the place among the K that it, or the one that it
+    # continues, had at each position
+    history: Tensor
+    finished: Tensor  # (B, n) normalized log-probabilities of finished hypotheses, -inf where there is none
+    finished_log_probs: Tensor  # (B, n)
+    finished_lengths: Tensor  # (B, n) with `</s>`
+    finished_tokens: Tensor  # (B, n, P) with `<s>`
+
+    @classmethod
+    def empty(cls, count: int, positions: int, options: SearchOptions, device: torch.device) -> "Beams":
+        """Return the state of no sentences."""
+        shape, best, long = (count, options.width), (count, options.n_best), torch.long
+        history = torch.zeros(*shape, 2, positions, dtype=torch.int32, device=device)
+        history[:, :, 1] = torch.arange(options.width, dtype=torch.int32, device=device).unsqueeze(1)
+        return cls(
+            log_probs=torch.full(shape, -torch.inf, device=device),
+            tokens=torch.full(shape, BOS, device=device),
+            lengths=torch.ones(count, dtype=long, device=device),
+            limits=torch.ones(count, dtype=long, device=device),
+            history=history,
+            finished=torch.full(best, -torch.inf, device=device),
+            finished_log_probs=torch.zeros(best, device=device),
+            finished_lengths=torch.zeros(best, dtype=long, device=device),
+            finished_tokens=torch.zeros(*best, positions, dtype=torch.int32, device=device),
+        )
+
+    def begin(self, slots: Tensor, limits: Tensor, active: int) -> None:
+        """Begin to search sentences with these limits (B') in place of others, with so many hypotheses `<s>`."""
+        self.log_probs.index_fill_(0, slots, -torch.inf)
+        self.log_probs[:, :active].index_fill_(0, slots, 0)
+        self.tokens.index_fill_(0, slots, BOS)
+        self.lengths.index_fill_(0, slots, 1)
+        self.limits.index_copy_(0, slots, limits)
+        self.history[:, :, 0, 0].index_fill_(0, slots, BOS)
+        places = torch.arange(self.tokens.size(1), dtype=torch.int32, device=slots.device)
+        self.history[:, :, 1, 0].index_copy_(0, slots, places.expand(len(slots), -1))
+        self.finished.index_fill_(0, slots, -torch.inf)
+        self.finished_lengths.index_fill_(0, slots, 0)
+
+    def assign(self, other: "Beams") -> None:
+        """Copy another state of the same size, so that what reads these tensors reads that one."""
+        for field in fields(self):
+            mine, new = getattr(self, field.name), getattr(other, field.name)
+            if mine is not new:
+                mine.copy_(new)
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """The 2·K best extensions of each active sentence, best first, each (B, 2K)."""
+class Candidates(NamedTuple):
+    """The 2·K best extensions of each sentence, best first, each (B, 2K)."""
 
     log_probs: Tensor  # -inf where there are fewer
-    rows: Tensor  # the extended row
+    parents: Tensor  # place of the extended hypothesis
     tokens: Tensor
 
 
-# Receives the hypotheses of a step, their best extensions, those that are extended further, and the rows they extend;
-# it must not change the tensors.
-Observer = Callable[[ActiveBeams, Candidates, ActiveBeams, Tensor], None]
+# Receives the state before a step, its best extensions, and the state after it.
+Observer = Callable[[Beams, Candidates, Beams], None]
 
 
-def beam_search(
-    state: DecoderState,
-    device: torch.device,
-    limits: Tensor,
-    rules: Sequence[Rule],
-    options: SearchOptions,
-    observer: Observer | None = None,
-) -> list[list[Hypothesis]]:
-    """Return the n best hypotheses of each sentence, best first, for length limits (B).
+def hypotheses(
+    tokens: Sequence[list[int]], log_probs: Sequence[float], lengths: Sequence[int], options: SearchOptions
+) -> list[Hypothesis]:
+    """Return the finished hypotheses of a sentence, best first, for its rows of a state. Raises ModelError if none has.
+
+    Then the log-probabilities of the model are NaN or all infinite: nothing else ends a search without a hypothesis.
+    """
+    finished = [
+        Hypothesis(ids[1:length], log_prob, log_prob / options.penalty(length))
+        for ids, log_prob, length in zip(tokens, log_probs, lengths, strict=True)
+        if length
+    ]
+    if not finished or (options.sampling is not None and len(finished) < options.n_best):
+        raise ModelError(
+            "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
+            "take an earlier checkpoint"
+        )
+    return sorted(finished, key=lambda one: -(one.normalized if options.sampling is None else one.log_prob))
+
+
+def best_candidates(beams: Beams, log_probs: Tensor, tokens: Tensor) -> Candidates:
+    """Choose the 2·K best of each sentence from the best next tokens of its hypotheses and their log-probabilities.
+
+    Both are (B, K, C). 2·K contain K that do not end, because each hypothesis has only one extension that ends it. C =
+    K + 1 tokens of a hypothesis suffice: they contain its K best that do not end. Of equal candidates, the one of the
+    earlier hypothesis comes first.
+    """
+    beam, width = log_probs.shape[1:]
+    active = beams.log_probs.unsqueeze(2)
+    totals = torch.where(active > -torch.inf, active + log_probs, -torch.inf).flatten(1)
+    best, at = totals.sort(dim=1, descending=True, stable=True)
+    best, at = best[:, : 2 * beam], at[:, : 2 * beam]
+    return Candidates(best, at // width, tokens.flatten(1).gather(1, at))
+
+
+def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: SearchOptions) -> Beams:
+    """Return the state after one step, for the length penalties of lengths 0 … P.
 
     A hypothesis is dropped when no extension of it can be among the n best. The bound: let its log-probability be s.
     Every extension has a log-probability s' ≤ s ≤ 0, because each token adds the logarithm of a probability, and a
@@ -88,123 +149,56 @@ def beam_search(
     by a quarter at most, and a log-probability must not be lower by more than the margin than that of the n-th best
     extension of the sentence (Freitag & Al-Onaizan 2017, absolute threshold), which finishes or is extended further.
     """
-    count = limits.numel()
-    finished: list[list[Hypothesis]] = [[] for _ in range(count)]  # the n best of each sentence, best first
-    worst = torch.full((count,), -torch.inf, dtype=torch.float64)  # of n finished ones, normalized
-    penalties = torch.tensor([options.penalty(length) for length in range(int(limits.max()) + 1)], dtype=torch.float64)
-    active = ActiveBeams(torch.arange(count), torch.zeros(count), torch.full((count, 1), BOS))
-    while active.sentences.numel():
-        logits = state.step(active.prefixes[:, -1].to(device))
-        log_probs, tokens = best_tokens(logits, rules, active.prefixes, active.sentences, options.beam + 1)
-        candidates = best_candidates(active, log_probs, tokens, options.beam)
-        for sentence, hypothesis in finished_hypotheses(active, candidates, options):
-            best = finished[sentence]
-            insort(best, hypothesis, key=lambda one: -one.normalized)  # behind equal ones
-            del best[options.n_best :]
-            if len(best) == options.n_best:
-                worst[sentence] = best[-1].normalized
-        length = active.prefixes.size(1)
-        longest = limits if options.exact else limits.clamp(max=length + length // _GROWTH + 1)
-        extended, rows = extend(active, candidates, worst * penalties[longest], options)
-        if observer is not None:
-            observer(active, candidates, extended, rows)
-        active = extended
-        if active.sentences.numel():
-            state.select(rows)
-    if not all(finished):  # only NaN can cause this
-        raise not_a_number()
-    return finished
-
-
-def best_candidates(active: ActiveBeams, log_probs: Tensor, tokens: Tensor, beam: int) -> Candidates:
-    """Choose the 2·K best of each sentence from the best tokens (N, C) of its rows and their log-probabilities (N, C).
-
-    2·K contain K that do not end, because each hypothesis has only one extension that ends it. C = K + 1 tokens of a
-    row suffice: they contain its K best that do not end. Of equal candidates, the one of the earlier row comes first.
-    """
-    totals = active.log_probs.unsqueeze(1) + log_probs  # (N, C)
-    _, sizes = torch.unique_consecutive(active.sentences, return_counts=True)  # (B) rows of each sentence
-    first_rows = sizes.cumsum(0) - sizes
-    ranks = torch.arange(len(totals)) - first_rows.repeat_interleave(sizes)
-    places = torch.arange(len(sizes)).repeat_interleave(sizes) * beam + ranks  # (N) row of the padded table
-    width = tokens.size(1)
-    padded = totals.new_full((len(sizes) * beam, width), -torch.inf).index_copy_(0, places, totals)
-    best, positions = padded.view(len(sizes), -1).sort(dim=1, descending=True, stable=True)  # (B, K·C)
-    best, positions = best[:, : 2 * beam], positions[:, : 2 * beam]
-    # a padded place belongs to no row: its log-probability is -inf, so its row may be any
-    rows = (first_rows.unsqueeze(1) + positions // width).clamp_(max=len(totals) - 1)
-    return Candidates(best, rows, tokens.flatten()[rows * width + positions % width])
-
-
-def finished_hypotheses(
-    active: ActiveBeams, candidates: Candidates, options: SearchOptions
-) -> list[tuple[int, Hypothesis]]:
-    """Return (sentence, hypothesis) for each candidate that ends and is among the K best of its sentence."""
-    log_probs, rows, tokens = (x[:, : options.beam] for x in (candidates.log_probs, candidates.rows, candidates.tokens))
-    ends = (tokens == EOS) & (log_probs > -torch.inf)  # (B, K)
-    if not ends.any():
-        return []
-    penalty = options.penalty(active.prefixes.size(1))
-    finished = zip(
-        active.sentences[rows[ends]].tolist(),
-        active.prefixes[rows[ends], 1:].tolist(),
-        log_probs[ends].tolist(),
-        strict=True,
-    )
-    return [(sentence, Hypothesis(ids, log_prob, log_prob / penalty)) for sentence, ids, log_prob in finished]
-
-
-def extend(
-    active: ActiveBeams, candidates: Candidates, bounds: Tensor, options: SearchOptions
-) -> tuple[ActiveBeams, Tensor]:
-    """Return the K best candidates of each sentence that do not end and are not dropped, and the rows they extend.
-
-    A log-probability up to the bound of its sentence is dropped.
-    """
+    beams = with_finished(beams, candidates, penalties)
+    longest = beams.limits
+    if not options.exact:
+        longest = torch.minimum(longest, beams.lengths + beams.lengths // GROWTH + 1)
+    bounds = beams.finished[:, -1:] * penalties[longest].unsqueeze(1)
     ends = (candidates.tokens == EOS).to(torch.uint8)
     chosen = ends.argsort(dim=1, stable=True)[:, : options.beam]  # (B, K): a stable sort keeps the order of the others
-    log_probs, rows, tokens = (x.gather(1, chosen) for x in (candidates.log_probs, candidates.rows, candidates.tokens))
+    log_probs, parents, tokens = (x.gather(1, chosen) for x in candidates)
     # NaN fails this comparison too; a candidate that ends is among the chosen only if there are too few others
-    kept = (log_probs > bounds[active.sentences[rows]]) & (tokens != EOS)
+    kept = (log_probs > bounds) & (tokens != EOS)
     if not options.exact:
-        kept &= log_probs >= candidates.log_probs[:, options.n_best - 1 : options.n_best] - _MARGIN
-    log_probs, rows, tokens = log_probs[kept], rows[kept], tokens[kept]  # (N')
-    prefixes = torch.cat([active.prefixes[rows], tokens.unsqueeze(1)], dim=1)
-    return ActiveBeams(active.sentences[rows], log_probs, prefixes), rows
+        kept &= log_probs >= candidates.log_probs[:, options.n_best - 1 : options.n_best] - MARGIN
+    by_parent = parents[:, :, None, None].expand_as(beams.history)
+    return extended(replace(beams, history=beams.history.gather(1, by_parent)), log_probs, tokens, kept)
 
 
-def best_tokens(
-    logits: Tensor, rules: Sequence[Rule], prefixes: Tensor, sentences: Tensor, count: int, normalized: bool = True
-) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities of each row's C best next tokens, best first, and the tokens, (N, C), on the CPU.
+def with_finished(beams: Beams, candidates: Candidates, penalties: Tensor) -> Beams:
+    """Return the state with the n best of the finished hypotheses and of those that end now: among the K best."""
+    beam = beams.log_probs.size(1)
+    log_probs, parents, tokens = (x[:, :beam] for x in candidates)
+    ends = (tokens == EOS) & (log_probs > -torch.inf)
+    normalized = torch.where(ends, log_probs / penalties[beams.lengths].unsqueeze(1), -torch.inf)
+    finished, order = torch.cat([beams.finished, normalized], 1).sort(dim=1, descending=True, stable=True)
+    order = order[:, : beams.finished.size(1)]
+    prefixes = beams.history[:, :, 0].gather(1, parents.unsqueeze(2).expand(-1, -1, beams.history.size(3)))
+    lengths = torch.where(ends, beams.lengths.unsqueeze(1), 0)
+    return replace(
+        beams,
+        finished=finished[:, : beams.finished.size(1)],
+        finished_log_probs=torch.cat([beams.finished_log_probs, log_probs], 1).gather(1, order),
+        finished_lengths=torch.cat([beams.finished_lengths, lengths], 1).gather(1, order),
+        finished_tokens=torch.cat([beams.finished_tokens, prefixes], 1).gather(
+            1, order.unsqueeze(2).expand(-1, -1, prefixes.size(2))
+        ),
+    )
 
-    Logits are (N, V), for prefixes (N, L) of the sentences (N). Tokens that rules forbid keep their share of the
-    probability. Only the best tokens are normalised: within a row, log p = logit − normalizer ranks as the logits do.
-    If not `normalized`, the logits themselves are returned.
+
+def extended(beams: Beams, log_probs: Tensor, tokens: Tensor, kept: Tensor) -> Beams:
+    """Return the state whose hypotheses have one more token each, for log-probabilities and tokens (B, K).
+
+    Those that are not kept (B, K) are no longer active.
     """
-    logits = logits.float()
-    # log p of the first token is its logit − normalizer; log_softmax reads the logits twice, logsumexp four times
-    normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if normalized else 0.0
-    for rule in rules:
-        rule.apply(logits, prefixes, sentences)
-    best, tokens = largest(logits, count)
-    return (best - normalizer).cpu(), tokens.cpu()
-
-
-def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the C largest of each row of numbers (N, V), in descending order, and their columns: (N, C) each.
-
-    In two steps, which is faster: the C largest numbers are in the C blocks with the largest maxima, because every
-    number in another block is at most as large as C others.
-    """
-    rows, vocabulary = numbers.shape
-    blocks = vocabulary // _BLOCK
-    if vocabulary % _BLOCK or blocks < count:
-        top = numbers.topk(min(count, vocabulary))
-        return top.values, top.indices
-    by_block = numbers.view(rows, blocks, _BLOCK)
-    chosen = by_block.amax(-1).topk(count).indices  # (N, C)
-    first = torch.arange(rows, device=numbers.device).unsqueeze(1) * blocks
-    candidates = by_block.flatten(0, 1).index_select(0, (first + chosen).flatten()).view(rows, -1)  # (N, C·64)
-    values, places = candidates.topk(count)
-    return values, chosen.gather(1, places // _BLOCK) * _BLOCK + places % _BLOCK
+    beam, positions = beams.history.size(1), beams.history.size(3)
+    places = torch.arange(beam, device=tokens.device).expand_as(tokens)
+    newest = torch.stack([tokens, places], 2).unsqueeze(3).int()  # (B, K, 2, 1)
+    at = beams.lengths.clamp(max=positions - 1)[:, None, None, None].expand_as(newest)
+    return replace(
+        beams,
+        log_probs=torch.where(kept, log_probs, -torch.inf),
+        tokens=torch.where(kept, tokens, BOS),
+        lengths=beams.lengths + kept.any(1),
+        history=beams.history.scatter(3, at, newest),
+    )

@@ -1,25 +1,20 @@
 """Search for the translations of many sentences with torch.
 
 Sentences are sorted by length, cut into batches, searched, and returned in order.
-
-B sentences; S source length with `</s>`.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import groupby
 
-import torch
-from torch import Tensor
-
-from nmt.batching.batch import pad
 from nmt.config import RuntimeSettings
-from nmt.decoding.beam import Hypothesis, Observer, beam_search
-from nmt.decoding.models import BatchRunner, Models, StepModel, in_halves, in_order, length_batches, step_model
-from nmt.decoding.options import SearchOptions, rules_for
-from nmt.decoding.sampling import greedy_search, noise_for, sample_search
+from nmt.decoding.beam import Hypothesis
+from nmt.decoding.models import BatchRunner, Models, in_halves, in_order, length_batches
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels import kernels_for, precision_for
-from nmt.model.transformer import Transformer, TransformerState
+from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
 _MIN_SENTENCES_TO_PREPARE = 5  # fewer are translated faster than weights are laid out
@@ -38,8 +33,8 @@ class TorchEngine:
         self.kernels = kernels_for(device, precision_for(runtime, device, models[0].settings.dim))
         self.description = self.kernels.description
         self._models, self._processes, self._sentences = models, processes, 0
-        # converted weights pay for one sentence already
-        self._is_prepared = self.kernels.precision != "fp32"
+        # converted weights pay for one sentence already, and worker processes cannot compute on a GPU
+        self._is_prepared = self.kernels.precision != "fp32" or not self.kernels.uses_cores
         self.runner = self._runner()
         if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
@@ -81,10 +76,14 @@ def search_all(
     """
     prefixes = prefixes or [()] * len(sentences)
     lengths = [len(ids) + 1 for ids in sentences]
-    # beam search drops almost half of its hypotheses
-    active = runner.models[0].kernels.active_hypotheses
-    max_hypotheses = options.batch_tokens if active is None else active * min(2, options.width)
-    batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.processes))
+    kernels = runner.models[0].kernels
+    if kernels.steps_per_look > 1:
+        batches = list(classes_of_lengths(lengths))
+    else:
+        # beam search drops almost half of its hypotheses
+        active = kernels.active_hypotheses
+        max_hypotheses = options.batch_tokens if active is None else active * min(2, options.width)
+        batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.processes))
     items = [[(sentences[i], prefixes[i]) for i in batch] for batch in batches]
     return in_order(batches, runner.run(partial(_search_batch, options=options), items))
 
@@ -106,14 +105,23 @@ def balanced_batches(
         yield from (batch[i::processes] for i in range(min(processes, len(batch))))
 
 
+def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Divide sentences into classes of 1 … 16, 17 … 64, 65 … 256, … tokens, the longest first.
+
+    A search on a GPU has space for the longest sentence of all in each slot, and any number of sentences.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    for _, of_class in groupby(order, key=lambda i: max(1, (lengths[i] - 1).bit_length() - 3) // 2):
+        yield list(of_class)
+
+
 def _search_batch(
     models: Models, sentences: Sequence[tuple[Sequence[int], Sequence[int]]], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """Search one batch of sentences with their prefixes, in halves if it does not fit into the memory of the device."""
 
     def found(part: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[Hypothesis]]:
-        source, mask = pad([[*ids, EOS] for ids, _ in part])
-        return search(step_model(models), source, mask, options, [prefix for _, prefix in part])
+        return search(models, [[*ids, EOS] for ids, _ in part], options, [prefix for _, prefix in part])
 
     def too_long(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
         return (
@@ -121,40 +129,3 @@ def _search_batch(
         )
 
     return in_halves(found, sentences, models[0].device, too_long)
-
-
-@torch.inference_mode()
-def search(
-    model: StepModel,
-    source: Tensor,
-    source_mask: Tensor | None,
-    options: SearchOptions,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    observer: Observer | None = None,
-) -> list[list[Hypothesis]]:
-    """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
-
-    Source ids (B, S) and mask (B, S), True at tokens, on the CPU, are the input of the encoder; no mask means no
-    padding. The result of a sentence does not depend on the other sentences of the batch, except for rounding. An
-    observer receives the steps of a beam search; with it, a beam of 1 is one as well, and sampling is excluded. Raises
-    ModelError if the model's numbers are NaN.
-    """
-    if not source.size(0):
-        return []
-    lengths = [source.size(1)] * source.size(0) if source_mask is None else source_mask.sum(1).tolist()
-    prefixes = prefixes or [()] * source.size(0)
-    # the longest outputs (B)
-    sizes = zip(lengths, prefixes, strict=True)
-    limits = torch.tensor([options.longest_output(length) + len(prefix) for length, prefix in sizes])
-    rules = rules_for(options, prefixes, limits)
-    state = model.start(source, source_mask)
-    if options.sampling is not None:
-        assert observer is None, "no beam search"
-        sentences = [row[:length] for row, length in zip(source.tolist(), lengths, strict=True)]
-        return sample_search(state, model.device, noise_for(sentences, limits, options), rules, options)
-    if options.beam == 1 and observer is None:
-        if isinstance(state, TransformerState):
-            # another rule may forbid the largest logit, and the others are not precise
-            state.screened = options.has_plain_choice and not any(prefixes)
-        return greedy_search(state, model.device, limits, rules, options)
-    return beam_search(state, model.device, limits, rules, options, observer)

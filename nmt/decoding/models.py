@@ -1,87 +1,20 @@
-"""Models that translate: one, or several as an ensemble; functions of them on many batches, in processes or threads.
-
-N rows, one for each active hypothesis, sentence by sentence in the order of the batch. B sentences, S source length,
-V vocabulary.
-"""
+"""Models that translate: one, or several as an ensemble; functions of them on many batches, in processes or threads."""
 
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.device import is_oom, release_cached_blocks
 from nmt.system.workers import WorkerPool
-
-
-class DecoderState(Protocol):
-    """The state of a model that decodes a batch; it begins with one row for each sentence."""
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Read the newest token of each row (N); return the logits of the next, (N, V), for the caller to overwrite."""
-
-    def select(self, rows: Tensor) -> None:
-        """Make row i continue row `rows[i]`, for rows (N'), on the CPU, in the order of the sentences."""
-
-
-class StepModel(Protocol):
-    """A model that predicts the next token of many hypotheses."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where tokens must be."""
-
-    def start(self, source: Tensor, source_mask: Tensor | None) -> DecoderState:
-        """Encode source ids (B, S), on the CPU, with their mask (B, S), True at tokens; None if nothing is padded."""
-
-
-def step_model(models: Sequence[StepModel]) -> StepModel:
-    """Return a model as it is, several as an ensemble."""
-    return models[0] if len(models) == 1 else Ensemble(models)
-
-
-class Ensemble:
-    """Models with the same vocabularies, on the same device: the probability of a token is the mean of theirs."""
-
-    def __init__(self, members: Sequence[StepModel]) -> None:
-        self.members = members
-
-    @property
-    def device(self) -> torch.device:
-        """Where all members are."""
-        return self.members[0].device
-
-    def start(self, source: Tensor, source_mask: Tensor | None) -> DecoderState:
-        """Encode the source ids (B, S) with each member."""
-        return EnsembleState([member.start(source, source_mask) for member in self.members])
-
-
-@dataclass(frozen=True)
-class EnsembleState:
-    """The states of all members for one batch."""
-
-    members: Sequence[DecoderState]
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Read the newest tokens (N); return log(Σₘ pₘ / M), (N, V): logits of normalizer 0."""
-        mean, *others = (member.step(tokens).float().log_softmax(-1) for member in self.members)
-        for other in others:
-            torch.logaddexp(mean, other, out=mean)
-        return mean.sub_(math.log(len(self.members)))
-
-    def select(self, rows: Tensor) -> None:
-        """Make row i continue row `rows[i]`, for rows (N')."""
-        for member in self.members:
-            member.select(rows)
 
 
 def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedModel]) -> None:
@@ -127,6 +60,19 @@ class BatchRunner:
         if self._pool is not None and len(batches) > 1 and self._pool.can_fork:
             return list(self._pool.map(function, batches))
         return _map_in_threads(partial(function, self.models), batches, self.processes)
+
+
+class RemoteRunner(BatchRunner):
+    """What a worker process has in place of a runner: another process computes with the models."""
+
+    def __init__(self, runner: BatchRunner, ask: Callable[[object], Any]) -> None:
+        super().__init__(runner.models)
+        self._ask = ask
+
+    def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
+        """Return what the other process does for the same function and batches."""
+        results: list[Result] = self._ask((function, batches))
+        return results
 
 
 def _map_in_threads(function: Callable[[Batch], Result], batches: Sequence[Batch], threads: int) -> list[Result]:

@@ -1,13 +1,11 @@
 """The options of a search, from the recipe's `decode` section and the call, and the rules on the output among them.
 
-A rule lowers logits before the best tokens are chosen. N rows, one for each active hypothesis; B sentences, L length of
-the prefix with `<s>`, V vocabulary, G tokens of an n-gram, W n-grams.
+Rules set logits to -inf before the best tokens are chosen. N rows, one for each hypothesis; P positions of its tokens,
+V vocabulary, G tokens of an n-gram, W n-grams.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import NamedTuple, Self
 
 import torch
 from pydantic import model_validator
@@ -16,7 +14,8 @@ from torch import Tensor
 from nmt.config import DecodeSettings, MaxLength
 from nmt.config.section import PositiveInt
 from nmt.errors import ConfigError
-from nmt.text.tokenizer import BOS, EOS, PAD, UNK
+from nmt.kernels.reference import forbid
+from nmt.text.tokenizer import PAD
 
 
 class SearchOptions(DecodeSettings):
@@ -31,8 +30,6 @@ class SearchOptions(DecodeSettings):
     batch_tokens: PositiveInt = 8192
     # Number of hypotheses to return for each sentence.
     n_best: int = 1
-    # Token ids that are never generated.
-    forbidden: tuple[int, ...] = (PAD, UNK, BOS)
     # Whether log-probabilities are needed; greedy search finds the same tokens without them.
     log_probs: bool = True
 
@@ -44,7 +41,6 @@ class SearchOptions(DecodeSettings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        assert EOS not in self.forbidden, "no hypothesis could end"
         if self.n_best < 1:
             raise ConfigError(f"--n-best: found {self.n_best}, expected 1 or more")
         if self.n_best > self.beam and self.sampling is None:
@@ -58,11 +54,6 @@ class SearchOptions(DecodeSettings):
         """Number of hypotheses of a sentence that are extended at a time."""
         return self.beam if self.sampling is None else self.n_best
 
-    @property
-    def has_plain_choice(self) -> bool:
-        """Whether nothing but the largest logit matters, apart from tokens that no search generates."""
-        return not self.log_probs and self.no_repeat_ngram is None and set(self.forbidden) == {PAD, UNK, BOS}
-
     def penalty(self, length: int) -> float:
         """Return the divisor of a log-probability for an output of this length: ((5 + L) / 6)^α.
 
@@ -75,91 +66,42 @@ class SearchOptions(DecodeSettings):
         return math.ceil(self.max_length.factor * source_length) + self.max_length.extra
 
 
-class Rule(Protocol):
-    """A rule may only lower logits, because beam search relies on an upper bound of all extensions.
+class Prefixes(NamedTuple):
+    """The hypotheses that logits follow."""
 
-    A forbidden token gets -inf; its probability is not distributed among the others.
+    tokens: Tensor  # (N, P) with `<s>`; anything behind their lengths
+    lengths: Tensor  # (N)
+    must_end: Tensor  # (N) whether the longest output is reached
+    required: Tensor | None  # (N) the next token of a required prefix, -1 where none is left; None: there are none
+
+
+def apply_rules(logits: Tensor, prefixes: Prefixes, no_repeat_ngram: int | None) -> None:
+    """Set the logits (N, V) of tokens that may not be generated to -inf, in place.
+
+    A rule only lowers logits, because beam search relies on an upper bound of all extensions; the probability of a
+    forbidden token is not distributed among the others. At least one token remains: `</s>`, because no n-gram contains
+    it, or the required one, for which no other rule applies.
     """
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Change logits (N, V) in place.
-
-        `prefixes` (N, L) are the tokens generated so far; `sentences` (N) are the indices of the sentences in the
-        batch. Both are on the CPU.
-        """
-
-
-def rules_for(options: SearchOptions, prefixes: Sequence[Sequence[int]], limits: Tensor) -> list[Rule]:
-    """Return the rules in the order of their application, for required prefixes and longest outputs (B).
-
-    In this order at least one token remains: `</s>`, unless an earlier rule leaves another one.
-    """
-    rules: list[Rule] = [Forbidden(torch.tensor(options.forbidden, dtype=torch.long))]
-    if options.no_repeat_ngram is not None:
-        rules.append(NoRepeatedNgram(options.no_repeat_ngram))
-    rules.append(EndAt(limits))
-    return [BeginWith(prefixes, rules)] if any(prefixes) else rules
+    required = None if prefixes.required is None else prefixes.required.unsqueeze(1)
+    before = None if required is None else logits.gather(1, required.clamp(min=0))
+    if no_repeat_ngram is not None:
+        _forbid_repeated(logits, prefixes, no_repeat_ngram)
+    forbid(logits, prefixes.must_end)
+    if required is not None and before is not None:
+        logits.masked_fill_(required >= 0, -torch.inf)
+        kept = torch.where(required >= 0, before, logits.gather(1, required.clamp(min=0)))
+        logits.scatter_(1, required.clamp(min=0), kept)
 
 
-@dataclass(frozen=True)
-class Forbidden:
-    """Forbid some tokens everywhere."""
-
-    tokens: Tensor
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Set their logits to -inf."""
-        logits.index_fill_(1, self.tokens.to(logits.device), float("-inf"))
-
-
-@dataclass(frozen=True)
-class NoRepeatedNgram:
+def _forbid_repeated(logits: Tensor, prefixes: Prefixes, size: int) -> None:
     """Forbid a second occurrence of any run of G tokens (Paulus et al. 2018, section 2.5), `<s>` excluded."""
-
-    size: int
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Forbid the tokens that followed earlier occurrences of the last G - 1 tokens."""
-        length = prefixes.size(-1)
-        if length <= self.size:
-            return
-        ngrams = prefixes[:, 1:].unfold(-1, self.size, 1)  # (N, W, G)
-        last = prefixes[:, length - self.size + 1 :].unsqueeze(1)  # (N, 1, G-1)
-        rows, places = (ngrams[..., :-1] == last).all(-1).nonzero(as_tuple=True)
-        forbidden = ngrams[rows, places, -1]
-        logits[rows.to(logits.device), forbidden.to(logits.device)] = float("-inf")
-
-
-@dataclass(frozen=True)
-class EndAt:
-    """Maximum lengths (B), `</s>` included: at its limit, a hypothesis can only end."""
-
-    limits: Tensor
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Forbid all tokens but `</s>` where the limit is reached."""
-        rows = (self.limits[sentences] == prefixes.size(-1)).nonzero().squeeze(1).to(logits.device)
-        if rows.numel():
-            ends = logits[rows, EOS]
-            logits[rows] = float("-inf")
-            logits[rows, EOS] = ends
-
-
-@dataclass(frozen=True)
-class BeginWith:
-    """Required prefixes of the sentences (B): until all their tokens are generated, no other rule applies."""
-
-    required: Sequence[Sequence[int]]
-    others: Sequence[Rule]  # for what follows
-
-    def apply(self, logits: Tensor, prefixes: Tensor, sentences: Tensor) -> None:
-        """Forbid all tokens but the next required one; where none is left, apply the other rules."""
-        place = prefixes.size(-1) - 1
-        required = [self.required[sentence] for sentence in sentences.tolist()]
-        next_of = [(row, tokens[place]) for row, tokens in enumerate(required) if len(tokens) > place]
-        rows, tokens = torch.tensor(next_of, dtype=torch.long, device=logits.device).view(-1, 2).unbind(1)
-        kept = logits[rows, tokens]
-        for rule in self.others:
-            rule.apply(logits, prefixes, sentences)
-        logits[rows] = float("-inf")
-        logits[rows, tokens] = kept
+    tokens, lengths = prefixes.tokens.long(), prefixes.lengths.unsqueeze(1)
+    if tokens.size(1) <= size:
+        return
+    ngrams = tokens[:, 1:].unfold(1, size, 1)  # (N, W, G)
+    at = lengths - torch.arange(size - 1, 0, -1, device=tokens.device)  # (N, G-1) of the last tokens
+    last = tokens.gather(1, at.clamp(min=0)).unsqueeze(1)
+    complete = torch.arange(ngrams.size(1), device=tokens.device) + size < lengths  # (N, W) all of it is generated
+    repeats = (ngrams[..., :-1] == last).all(2) & complete
+    # padding is never generated anyway
+    logits.scatter_(1, torch.where(repeats, ngrams[..., -1], PAD), -torch.inf)

@@ -24,12 +24,12 @@ struct Bfloat16 {
     }
 };
 
-struct Attention {
-    void *keys, *values;
-    const bool* mask;
-    const long* places;
+struct Attention {  // of cells at a position, a sentence and a place, each a key and a value of heads · width numbers
+    void* cells;
+    const long *rows, *lengths;
+    const int* ancestors;
     long* scratch;
-    long strides[3], beam, masks, length, heads, width;
+    long of_position, of_sentence, of_place, of_ancestors, beam, longest, heads, width;
 };
 
 static void prefetch(const void* numbers, long bytes) {
@@ -40,34 +40,31 @@ static void prefetch(const void* numbers, long bytes) {
 // together, and prefetched: tokens are far apart, and the hardware prefetches only what follows.
 template <class Number>
 static void attend(const Attention& a, float* out, const float* queries, const float* newest, long stride, long rows) {
-    long* visible = a.scratch;                        // (length)
-    float* weights = (float*)(a.scratch + a.length);  // (heads, length)
-    Number *keys = (Number*)a.keys, *values = (Number*)a.values;
+    long* visible = a.scratch;                         // (longest) where the cells are
+    float* weights = (float*)(a.scratch + a.longest);  // (heads, longest)
+    Number* cells = (Number*)a.cells;
     const long dim = a.heads * a.width;
     for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
-        const long sentence = a.places[row] / a.beam, rank = a.places[row] % a.masks;
-        const long own = sentence * a.strides[0] + (a.length - a.beam + a.places[row] % a.beam) * a.strides[2];
-        long count = 0;
-        for (long i = 0; i < a.length; i++)
-            if (!a.mask || a.mask[(sentence * a.masks + rank) * a.length + i])
-                visible[count++] = sentence * a.strides[0] + i * a.strides[2];
-        for (long head = 0; newest && head < a.heads; head++)
-            for (long j = 0, at = head * a.width; j < a.width; j++) {
-                keys[own + head * a.strides[1] + j] = newest[at + j];
-                values[own + head * a.strides[1] + j] = newest[dim + at + j];
-            }
+        const long sentence = a.rows[row] / a.beam, count = std::min(a.lengths[sentence], a.longest);
+        const int* ancestors = a.ancestors ? a.ancestors + a.rows[row] * a.of_ancestors : nullptr;
+        for (long i = 0; i < count; i++)
+            visible[i] = i * a.of_position + sentence * a.of_sentence + (ancestors ? ancestors[i] * a.of_place : 0);
+        if (newest) {
+            Number* own = cells + visible[count - 1];
+            for (long j = 0; j < 2 * dim; j++) own[j] = newest[j];
+        }
         for (long i = 0; i < count; i++) {
-            prefetch(keys + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
-            prefetch(values + visible[i], dim * sizeof(Number));
+            prefetch(cells + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
+            prefetch(cells + visible[i] + dim, dim * sizeof(Number));
             for (long head = 0; head < a.heads; head++) {
-                const Number* key = keys + visible[i] + head * a.strides[1];
+                const Number* key = cells + visible[i] + head * a.width;
                 float sum = 0;
                 for (long j = 0; j < a.width; j++) sum += queries[head * a.width + j] * (float)key[j];
-                weights[head * a.length + i] = sum / std::sqrt((float)a.width);
+                weights[head * a.longest + i] = sum / std::sqrt((float)a.width);
             }
         }
         for (long head = 0; head < a.heads; head++) {
-            float *own_weights = &weights[head * a.length], largest = -INFINITY, total = 0;
+            float *own_weights = &weights[head * a.longest], largest = -INFINITY, total = 0;
             for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
             for (long i = 0; i < count; i++) total += own_weights[i] = expf(own_weights[i] - largest);
             for (long i = 0; i < count; i++) own_weights[i] /= total;
@@ -75,8 +72,8 @@ static void attend(const Attention& a, float* out, const float* queries, const f
         std::fill(out, out + dim, 0);
         for (long i = 0; i < count; i++)
             for (long head = 0; head < a.heads; head++) {
-                const Number* value = values + visible[i] + head * a.strides[1];
-                const float weight = weights[head * a.length + i];
+                const Number* value = cells + visible[i] + dim + head * a.width;
+                const float weight = weights[head * a.longest + i];
                 for (long j = 0; j < a.width; j++) out[head * a.width + j] += weight * (float)value[j];
             }
     }

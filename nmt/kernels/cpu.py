@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmt.batching.batch import Rows
 from nmt.kernels import native
-from nmt.kernels.reference import Kernels, KeysValues, Places, Precision, Product, Stream
+from nmt.kernels.reference import Kernels, Places, Precision, Product, Stream
 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
@@ -72,7 +72,6 @@ class CpuKernels(Kernels):
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         super().__init__(device, precision)
         self.has_native = processor().native and native.library() is not None
-        self.reads_only_visible = self.has_native
         self.name = "compiled kernels" if self.has_native else "torch"
         if processor().native and not self.has_native:
             self.problem = f"no compiled kernels, so this is slower: {native.problem}"
@@ -120,16 +119,15 @@ class CpuKernels(Kernels):
         return attended
 
     def attend_step(
-        self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None, places: Places, newest: Tensor | None
+        self, queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None = None
     ) -> Tensor:
         """Attend row by row, with `native.attend`, for which products without a kernel of their own are widened."""
         if not self.has_native or queries.dtype == torch.float64:
-            return super().attend_step(queries, keys_values, mask, places, newest)
+            return super().attend_step(queries, cells, places, heads, newest)
         if queries.dtype == torch.bfloat16 and newest is not None:  # views with the same strides
             widened = torch.cat([queries, newest], 1).float()
             queries, newest = torch.split(widened, [queries.size(1), newest.size(1)], 1)
-        queries = queries.float()
-        return native.attend(queries, keys_values, mask, places.slots, places.beam, newest)
+        return native.attend(queries.float(), cells, places, heads, newest)
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return a multiple of 64, if there are so many."""

@@ -9,17 +9,19 @@ N rows, I inputs, O outputs, D width, V vocabulary.
 import gc
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from nmt.batching.batch import TILE, Batch, Rows
-from nmt.kernels import triton_attention, triton_rows
-from nmt.kernels.reference import Kernels, Precision, Product, Results, Stream
+from nmt.kernels import triton_attention, triton_rows, triton_search
+from nmt.kernels.reference import Kernels, Made, Places, Precision, Product, Results, Stream
 from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
+_MOST_KEPT = 4  # searches of a size
+_SLOT = 64  # source tokens for which a slot of a search counts at least, since it has V logits and space for the output
 _MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
 
 
@@ -29,7 +31,8 @@ class CudaKernels(Kernels):
     name = "Triton"
     fuses_step = True
     chunk_logits = 2**30  # 2 GiB in bf16
-    search_scale = 16
+    steps_per_look = 4
+    advance = staticmethod(triton_search.advance)
     utilization = (0.15, 0.6)
 
     def __init__(self, device: torch.device, precision: Precision = "fp32", target_rows: int = 0) -> None:
@@ -39,6 +42,10 @@ class CudaKernels(Kernels):
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.site = 0  # of the last dropout in a forward pass
         self._captured: _Captured | None = None
+        self._kept: dict[object, object] = {}  # searches, the last one that was used at the end
+        if device.type == "cuda":  # else this is Triton's interpreter
+            gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
+            self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
         self._rounded: Tensor | None = None  # all weights of the training in the type of products
         self._source = 0  # the address of the weights, while the rounded ones are those
 
@@ -61,6 +68,24 @@ class CudaKernels(Kernels):
         # in this thread: another one that calls CUDA may end the recording of a graph
         return batch.pinned().to(self.device)
 
+    def sent(self, tensor: Tensor) -> Tensor:
+        """Copy by way of page-locked RAM, for which the host does not wait for the GPU."""
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+
+    def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
+        """Copy to page-locked RAM; the host waits for these copies only."""
+        if self.device.type != "cuda":  # in Triton's interpreter
+            return super().fetched(*tensors)
+        copied = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record()
+
+        def results() -> list[Tensor]:
+            done.synchronize()
+            return copied
+
+        return results
+
     def seed(self, seed: int) -> None:
         """Set what the masks of dropout are a function of, besides its number in the forward pass."""
         self._seed.fill_(seed)
@@ -75,8 +100,6 @@ class CudaKernels(Kernels):
 
     def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
         """Add and normalize in one pass, forward and backward."""
-        if not torch.is_grad_enabled():
-            return super().add_norm(stream, dropout, norm)
         return triton_rows.add_norm(stream, norm, self._dropout(dropout), self.dtype or torch.float32)
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
@@ -92,6 +115,47 @@ class CudaKernels(Kernels):
     ) -> Tensor:
         """Attend tile by tile, see `nmt.kernels.triton_attention`."""
         return triton_attention.attend(queries, keys_values, *rows, heads, causal)
+
+    def attend_step(
+        self, queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None = None
+    ) -> Tensor:
+        """Attend with `triton_search.attend_step`."""
+        return triton_search.attend_step(queries, cells, places, heads, newest)
+
+    def best_tokens(
+        self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Read the logits once, with `triton_search.best_tokens`."""
+        return triton_search.best_tokens(logits, must_end, count, normalized)
+
+    def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
+        """Return one of few sizes, for each of which a step is recorded."""
+        source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
+        most = 1 << max(1, tokens // max(source, _SLOT)).bit_length() - 1
+        few = 1 << -(-(count - 1).bit_length() // 2) * 2  # 1, 4, 16, 64, …
+        return min(few, most), source, target
+
+    def recorded(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Record a function at its second call, and replay it from then on."""
+        return _Recorded(function, self) if self.device.type == "cuda" else function  # or Triton's interpreter
+
+    def kept(self, key: object, make: Callable[[], Made]) -> Made:
+        """Keep the last searches with their recordings."""
+        made = self._kept.pop(key, None)
+        try:
+            made = made or make()
+        except torch.OutOfMemoryError:
+            if not self._kept:
+                raise
+            made = None
+        if made is None:  # outside the handler, where nothing of what failed remains
+            self._kept.clear()
+            torch.cuda.empty_cache()
+            made = make()
+        self._kept[key] = made
+        if len(self._kept) > _MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return cast(Made, made)
 
     def logits_to_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int
@@ -111,27 +175,27 @@ class CudaKernels(Kernels):
 
     def release_captured(self) -> bool:
         """Release the memory of what is recorded."""
-        return self._captured is not None and self._captured.forget()
+        had_any = bool(self._kept)
+        self._kept.clear()
+        return (self._captured is not None and self._captured.forget()) or had_any
 
     def read_later(self, numbers: Tensor) -> Results:
         """Copy to page-locked RAM, which the host need not wait for."""
-        copied, done = numbers.to("cpu", non_blocking=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
-        done.record()
-
-        def results() -> list[float]:
-            done.synchronize()
-            return list(map(float, copied.tolist()))
-
-        return results
+        fetched = self.fetched(numbers)
+        return lambda: list(map(float, fetched()[0].tolist()))
 
     def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
         """Round the weight once; logits, which have no bias, are fp32."""
-        if bias is not None or self.dtype is None:
-            return super().prepared(weight, bias)
-        transposed = weight.detach().to(self.dtype).t()
+        if self.dtype is None:
+            return None
+        transposed, bias = weight.detach().to(self.dtype).t(), None if bias is None else bias.detach().to(self.dtype)
 
         def product(x: Tensor, relu: bool = False) -> Tensor:
-            return _product_in_fp32(x.to(transposed.dtype), transposed)
+            rows = x.flatten(0, -2).to(transposed.dtype)
+            if bias is None:
+                return _product_in_fp32(rows, transposed)
+            multiply = torch._addmm_activation if relu else torch.addmm
+            return multiply(bias, rows, transposed).view(*x.shape[:-1], -1)
 
         return product
 
@@ -220,27 +284,59 @@ class _Captured:
         return had_any
 
     def _record(self, key: object, batch: Batch) -> None:
-        static, graph, stream = batch.to(self._kernels.device), torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        site, collects = self._kernels.site, gc.isenabled()
-        gc.disable()  # nothing that belongs to the GPU may be released meanwhile
+        static, site = batch.to(self._kernels.device), self._kernels.site
         try:
-            # with several GPUs, a thread of their collectives looks at events meanwhile
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                self._function(static)
+            graph = _graph_of(lambda: self._function(static), self._pool)
         except RuntimeError as error:
-            torch.cuda.set_stream(stream)
             self._kernels.site = site  # the same update follows
-            cause = error.__context__ or error
-            if not is_oom(cause) and "captur" not in str(error):
-                raise
             self.forget()
-            reason = str(cause).strip().partition("\n")[0]
-            self._kernels.problem = f"an update cannot be recorded, so this is slower: {reason}"
+            self._kernels.problem = _reason_not_to_record(error, "an update")
             return
-        finally:
-            if collects:
-                gc.enable()
         self._graphs[key] = graph, static
+
+
+class _Recorded:
+    """A function without arguments that is recorded in a CUDA graph at its second call, when all is compiled."""
+
+    def __init__(self, function: Callable[[], None], kernels: "CudaKernels") -> None:
+        self._function, self._kernels = function, kernels
+        self._calls, self._graph = 0, cast("torch.cuda.CUDAGraph | None", None)
+
+    def __call__(self) -> None:
+        """Apply the function."""
+        self._calls += 1
+        if self._calls == 2:
+            try:
+                self._graph = _graph_of(self._function, None)
+            except RuntimeError as error:
+                self._kernels.problem = _reason_not_to_record(error, "a search")
+        (self._graph.replay if self._graph is not None else self._function)()
+
+
+def _graph_of(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
+    """Record a function, which is not computed meanwhile; raises RuntimeError if that is not possible."""
+    graph, stream, collects = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
+    gc.disable()  # nothing that belongs to the GPU may be released meanwhile
+    try:
+        # with several GPUs, a thread of their collectives looks at events meanwhile
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            function()
+    except RuntimeError:
+        torch.cuda.set_stream(stream)
+        raise
+    finally:
+        if collects:
+            gc.enable()
+    return graph
+
+
+def _reason_not_to_record(error: RuntimeError, what: str) -> str:
+    """Return why it is slower from now on; raises the error if it has another cause than recording."""
+    cause = error.__context__ or error
+    if not is_oom(cause) and "captur" not in str(error):
+        raise error
+    reason = str(cause).strip().partition("\n")[0]
+    return f"{what} cannot be recorded, so this is slower: {reason}"
 
 
 def _product_in_fp32(left: Tensor, right: Tensor) -> Tensor:

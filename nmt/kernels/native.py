@@ -4,8 +4,7 @@ products.cpp has products with constant weights and attention_step.cpp attention
 inference; attention_rows.cpp has attention of all rows of a batch, forward and backward. They are for Linux on
 processors with AVX-512. Where `library` returns None, callers compute the same with torch.
 
-N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses of each, S keys, D width, H heads,
-d = D/H.
+N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses of each, P positions, D width, H heads.
 """
 
 import ctypes
@@ -26,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.kernels.reference import Product
+from nmt.kernels.reference import Places, Product
 
 # sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", "-march=native", "-mprefer-vector-width=512"]
@@ -221,36 +220,37 @@ def add_norm(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor) -> tuple
 # attention
 
 
-def attend(
-    queries: Tensor,
-    keys_values: tuple[Tensor, Tensor],
-    mask: Tensor | None,
-    places: Tensor,
-    beam: int,
-    newest: Tensor | None = None,
-) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d)) V (N, D) of queries (N, D), each in a place (N) of (B, K), for K = `beam`.
+def attend(queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None = None) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d)) V (N, D) of queries (N, D), see `Kernels.attend_step`.
 
-    Keys and values are views (B, H, S, d) of the same strides, in fp32 or bf16; the mask (B, 1, K or 1, S) is
-    contiguous, and True at visible keys. The newest keys and values (N, 2D), in fp32 and of the strides of the queries,
-    are written first to the last K places of S.
+    Cells (P, B, K or 1, 2D) are fp32 or bf16. The newest keys and values (N, 2D), in fp32 and of the strides of the
+    queries, are first written to their cells.
     """
-    (keys, values), loaded = keys_values, library()
+    rows, lengths, ancestors, loaded = places.rows, places.lengths, places.ancestors, library()
     assert loaded is not None
-    assert (keys.dtype, keys.stride()) == (values.dtype, values.stride())
-    assert mask is None or (mask.dtype == torch.bool and mask.is_contiguous())
-    assert (queries.dtype, queries.stride(-1), keys.stride(-1), places.is_contiguous()) == (torch.float32, 1, 1, True)
+    dim = queries.size(1)
+    assert (queries.dtype, queries.stride(1), cells.stride(3), cells.size(3)) == (torch.float32, 1, 1, 2 * dim)
+    assert (rows.dtype, rows.is_contiguous(), lengths.dtype, lengths.is_contiguous()) == (torch.int64, True) * 2
+    assert len(rows) == len(queries)
+    assert len(lengths) == cells.size(1)
+    if ancestors is not None:
+        assert (ancestors.dtype, ancestors.stride(2)) == (torch.int32, 1)
+        assert ancestors.stride(0) == places.beam * ancestors.stride(1)
     assert newest is None or (newest.dtype == torch.float32 and newest.stride() == queries.stride())
-    _, heads, length, width = keys.shape
-    masks, of_mask = (1, 0) if mask is None else (mask.size(2), mask.data_ptr())
-    scratch = queries.new_empty((2 + heads) * length)  # indices of visible keys, in 64 bits, and weights
-    tensors = keys.data_ptr(), values.data_ptr(), of_mask, places.data_ptr(), scratch.data_ptr()
-    arguments = (_LONG * 13)(*tensors, *keys.stride()[:3], beam, masks, length, heads, width)
-    out = queries.new_empty(len(queries), heads * width)
+    scratch = queries.new_empty((2 + heads) * len(cells))  # offsets of cells, in 64 bits, and weights
+    tensors = (cells, rows, lengths, ancestors, scratch)
+    pointers = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+    of_ancestors = 0 if ancestors is None else ancestors.stride(1)
+    sizes = places.beam, len(cells), heads, dim // heads
+    arguments = (_LONG * 13)(*pointers, *cells.stride()[:3], of_ancestors, *sizes)
+    out = queries.new_empty(len(queries), dim)
     added = None if newest is None else newest.data_ptr()
-    pointers = _POINTER(out.data_ptr()), _POINTER(queries.data_ptr()), _POINTER(added)
-    kernel = loaded.attend_bf16 if keys.dtype == torch.bfloat16 else loaded.attend_fp32
-    kernel(arguments, *pointers, _LONG(queries.stride(0)), _LONG(len(queries)))
+    kernel = loaded.attend_bf16 if cells.dtype == torch.bfloat16 else loaded.attend_fp32
+    kernel(
+        arguments,
+        *(_POINTER(pointer) for pointer in (out.data_ptr(), queries.data_ptr(), added)),
+        *(_LONG(number) for number in (queries.stride(0), len(queries))),
+    )
     return out
 
 

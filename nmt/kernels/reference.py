@@ -1,19 +1,20 @@
 """The operations of the model in plain torch: what the paper says, and the oracle of the faster implementations.
 
 B sentences, S source length, T target length, D width, H heads, d = D/H, V vocabulary; N and M rows of two sides of a
-batch, I inputs, O outputs of a product. While decoding: K places for hypotheses of each sentence, P tokens in a table.
+batch, I inputs, O outputs of a product. While decoding: K hypotheses of each sentence, N of all, P positions.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows
-from nmt.text.tokenizer import PAD
+from nmt.text.tokenizer import EOS, PAD
 
 Precision = Literal["fp32", "bf16", "int8"]
 Product = Callable[..., Tensor]  # of x (..., I), and relu=False, (..., O)
@@ -24,14 +25,23 @@ Results = Callable[[], list[float]]  # waits for numbers that a device computes
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
 
 
-class Places(Protocol):
-    """Where the hypotheses of a search are in a grid (B, K): what attention needs of a `DecoderCache`."""
+Made = TypeVar("Made")
+_BLOCK = 64  # numbers, of which only the maximum is compared at first
 
-    slots: Tensor  # (N) place of each hypothesis, counted over sentences
 
-    @property
-    def beam(self) -> int:
-        """The places K of each sentence."""
+@dataclass
+class Places:
+    """The places of hypotheses in a search, K of each of B sentences, and the cells that each one attends to.
+
+    A cell holds the key and the value of one token. The token at a position of a hypothesis is in the cell of the place
+    that the hypothesis, or the one that it continues, had at that position: so cells are written once and never move.
+    """
+
+    rows: Tensor  # (N) the places of B·K whose next tokens are computed
+    lengths: Tensor  # (B) cells that a hypothesis of the sentence attends to, the newest included
+    ancestors: Tensor | None  # (B, K, P) the place at each position; None: all hypotheses of a sentence read the same
+    beam: int  # K
+    longest: int  # no length is greater
 
 
 class Kernels:
@@ -41,14 +51,17 @@ class Kernels:
     """
 
     name = "torch"
-    reads_only_visible: bool = False  # whether `attend_step` reads nothing but the visible keys and values
     encoder_rows: ClassVar[int | None] = None  # rows that are encoded at a time in inference; None: any number
     # least and largest share of the rate of matrix products that trainings reach
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
     chunk_logits: ClassVar[int] = 2**25  # logits in memory at a time in training
     uses_cores: ClassVar[bool] = False  # whether several batches are searched at a time, one by each core
     active_hypotheses: ClassVar[int | None] = None  # the most of a batch in a search; None: any number
-    search_scale: ClassVar[int] = 1  # by how much the tokens of a batch in a search exceed the default
+    search_scale: int = 1  # by how much the tokens of a batch in a search exceed the default
+    # Steps of a search between looks at its state. If there is one, hypotheses that have ended are left out of the next
+    # step. If there are more, all places are computed, and the host waits for a look after the steps of the next one.
+    steps_per_look: ClassVar[int] = 1
+    advance: ClassVar[Callable[..., None] | None] = None  # `nmt.decoding.beam.advance` in one kernel
     fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
@@ -73,6 +86,14 @@ class Kernels:
     def moved(self, batch: Batch) -> Batch:
         """Return a batch on the device."""
         return batch.to(self.device)
+
+    def sent(self, tensor: Tensor) -> Tensor:
+        """Return a copy on the device of a tensor in RAM."""
+        return tensor.to(self.device)
+
+    def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
+        """Return a function that waits for the device to compute these tensors, and returns copies in RAM."""
+        return lambda: [tensor.cpu() for tensor in tensors]
 
     def seed(self, seed: int) -> None:
         """Set what the random numbers of the next forward pass are a function of."""
@@ -125,15 +146,46 @@ class Kernels:
         return attend_by_grid(queries, keys_values, rows, heads, _dot_product(causal))
 
     def attend_step(
-        self, queries: Tensor, keys_values: KeysValues, mask: Tensor | None, places: Places, newest: Tensor | None
+        self, queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None = None
     ) -> Tensor:
         """Return softmax(Q K^T / sqrt(d)) V (N, D) of the one query (N, D) of each hypothesis.
 
-        Keys and values (B, H, P, d) are shared by the hypotheses of a sentence; the mask (B, 1, K or 1, P) is True at
-        those that a hypothesis attends to, None: to all. The newest keys and values (N, 2D) are first written to the
-        last K places of P.
+        Cells are (P, B, K, 2D), of the source (P, B, 1, 2D), keys and values side by side; those of other positions
+        than `places` tells may hold anything. The newest keys and values (N, 2D) are first written to their cells.
         """
-        return attend_step_by_grid(queries, keys_values, mask, places, newest, _dot_product())
+        return attend_step_by_gather(queries, cells, places, newest, (heads, _dot_product()))
+
+    def best_tokens(
+        self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log-probabilities of the C best next tokens of each row, best first, and the tokens, (N, C).
+
+        Logits are (N, V) and may be overwritten. Padding, `<unk>` and `<s>` are never generated, and rows that must end
+        (N) only `</s>`; these tokens keep their share of the probability. Only the best tokens are normalised: within a
+        row, log p = logit - normalizer ranks as the logits do. If not `normalized`, the logits themselves are returned.
+        """
+        logits = logits.float()
+        # log p of the first token is its logit - normalizer; log_softmax reads the logits twice, logsumexp four times
+        normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if normalized else 0.0
+        forbid(logits, must_end if bool(must_end.any()) else None)  # it takes a pass over the logits
+        best, tokens = largest(logits, count)
+        return best - normalizer, tokens
+
+    def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
+        """Return how many of `count` sentences are searched at a time, and the positions of a source and of a target.
+
+        The longest source and the longest output have so many positions; `tokens` is the number of source tokens for
+        which there should be space.
+        """
+        return count, source, target
+
+    def recorded(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return a function without arguments, which may be recorded at its first use and replayed from then on."""
+        return function
+
+    def kept(self, key: object, make: Callable[[], Made]) -> Made:
+        """Return what was made for the same key before, if recordings in it can be used again; else make it."""
+        return make()
 
     def loss(
         self, hidden: Tensor, matrix: Tensor, labels: Tensor, smoothing: float, vocabulary: int
@@ -327,24 +379,51 @@ def attend_by_grid(
     return torch.cat(outputs)
 
 
-def attend_step_by_grid(
-    queries: Tensor,
-    keys_values: KeysValues,
-    mask: Tensor | None,
-    places: Places,
-    newest: Tensor | None,
-    attention: Attention,
+def attend_step_by_gather(
+    queries: Tensor, cells: Tensor, places: Places, newest: Tensor | None, method: tuple[int, Attention]
 ) -> Tensor:
-    """Return what `Kernels.attend_step` does, for any attention."""
-    (keys, values), slots = keys_values, places.slots
-    count, heads, length, width = keys.shape
+    """Return what `Kernels.attend_step` does, for any number of heads and attention."""
+    heads, attention = method
+    sentences = places.rows // places.beam  # (N)
+    lengths = places.lengths[sentences].unsqueeze(1)
     if newest is not None:
-        sentences, columns = slots // places.beam, length - places.beam + slots % places.beam
-        for table, rows in zip((keys, values), newest.view(-1, 2, heads, width).unbind(1), strict=True):
-            table[sentences, :, columns] = rows.to(table.dtype)
-    grid = queries.new_zeros(count * places.beam, queries.size(1)).index_copy_(0, slots, queries)
-    (q,) = split_heads(grid.view(count, places.beam, -1), 1, heads)
-    return merge_heads(attention(q, keys_values, mask)).flatten(0, 1).index_select(0, slots)
+        cells[lengths[:, 0] - 1, sentences, places.rows % places.beam] = newest.to(cells.dtype)
+    positions = torch.arange(places.longest, device=cells.device)
+    if places.ancestors is None:
+        at = torch.zeros_like(sentences).unsqueeze(1)
+    else:
+        at = places.ancestors[:, :, : places.longest].flatten(0, 1)[places.rows]  # (N, P)
+    visible = positions < lengths  # (N, P)
+    read = cells[positions, sentences.unsqueeze(1), at.long()]  # (N, P, 2D)
+    keys, values = split_heads(read.masked_fill(~visible.unsqueeze(2), 0), 2, heads)
+    (q,) = split_heads(queries.unsqueeze(1), 1, heads)
+    return merge_heads(attention(q, (keys, values), visible[:, None, None])).flatten(0, 1)
+
+
+def forbid(logits: Tensor, must_end: Tensor | None) -> None:
+    """Set the logits (N, V) of padding, `<unk>` and `<s>`, and in rows that must end (N) all but `</s>`, to -inf."""
+    logits[:, :EOS] = float("-inf")  # those three precede `</s>`
+    if must_end is not None:
+        logits[:, EOS + 1 :].masked_fill_(must_end.unsqueeze(1), float("-inf"))
+
+
+def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the C largest of each row of numbers (N, V), in descending order, and their columns: (N, C) each.
+
+    In two steps, which is faster: the C largest numbers are in the C blocks with the largest maxima, because every
+    number in another block is at most as large as C others.
+    """
+    rows, vocabulary = numbers.shape
+    blocks = vocabulary // _BLOCK
+    if vocabulary % _BLOCK or blocks < count:
+        top = numbers.topk(min(count, vocabulary))
+        return top.values, top.indices
+    by_block = numbers.view(rows, blocks, _BLOCK)
+    chosen = by_block.amax(-1).topk(count).indices  # (N, C)
+    first = torch.arange(rows, device=numbers.device).unsqueeze(1) * blocks
+    candidates = by_block.flatten(0, 1).index_select(0, (first + chosen).flatten()).view(rows, -1)  # (N, C·64)
+    values, places = candidates.topk(count)
+    return values, chosen.gather(1, places // _BLOCK) * _BLOCK + places % _BLOCK
 
 
 def split_heads(x: Tensor, count: int, heads: int) -> tuple[Tensor, ...]:

@@ -15,8 +15,9 @@ from nmt.kernels.reference import (
     PLAIN,
     Attention,
     KeysValues,
+    Places,
     attend_by_grid,
-    attend_step_by_grid,
+    attend_step_by_gather,
     split_heads,
 )
 from nmt.model.cache import DecoderCache
@@ -58,19 +59,13 @@ class MultiHeadAttention(nn.Module):
             queries, keys_values = torch.split(queries, [self.dim, 2 * self.dim], dim=1)
         return attend_by_grid(queries, keys_values, rows, self.heads, self.by_score(causal))
 
-    def attend_step(
-        self,
-        queries: Tensor,
-        keys_values: KeysValues,
-        mask: Tensor | None,
-        cache: DecoderCache,
-        newest: Tensor | None = None,
-    ) -> Tensor:
+    def attend_step(self, queries: Tensor, cells: Tensor, places: Places, newest: Tensor | None = None) -> Tensor:
         """Attend from the one query of each hypothesis, see `Kernels.attend_step`; return (N, D)."""
         if self.score is None:
-            return self.kernels.attend_step(queries, keys_values, mask, cache, newest)
-        attention = self.by_score(distances=cache.distances)
-        return attend_step_by_grid(queries, keys_values, mask, cache, newest, attention)
+            return self.kernels.attend_step(queries, cells, places, self.heads, newest)
+        lengths = places.lengths[places.rows // places.beam]
+        distances = torch.arange(places.longest, device=queries.device) + 1 - lengths[:, None, None]  # (N, 1, P)
+        return attend_step_by_gather(queries, cells, places, newest, (self.heads, self.by_score(distances=distances)))
 
     def by_score(self, causal: bool = False, distances: Tensor | None = None) -> Attention:
         """Return attention with the score of this module.
@@ -106,7 +101,7 @@ class SelfAttention(MultiHeadAttention):
         """Attend from the newest token of each hypothesis, x (N, D), to its tokens; return (N, D)."""
         projected = self.project(x, cache.positions)
         queries, newest = torch.split(projected, [self.dim, 2 * self.dim], dim=-1)
-        return cast(Tensor, self.output(self.attend_step(queries, cache.target(layer), cache.mask, cache, newest)))
+        return cast(Tensor, self.output(self.attend_step(queries, cache.target[layer], cache.places, newest)))
 
     def project(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return queries, keys and values side by side, (N, 3D), of tokens at positions (N)."""
@@ -136,7 +131,7 @@ class CrossAttention(MultiHeadAttention):
 
     def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:
         """Attend from the newest token of each hypothesis, x (N, D), to its sentence's source; return (N, D)."""
-        attended = self.attend_step(self.query(x), cache.source[layer], cache.source_mask, cache)
+        attended = self.attend_step(self.query(x), cache.source[layer], cache.source_places)
         return cast(Tensor, self.output(attended))
 
     def weights(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, Kernels, Product, Stream, split_heads
+from nmt.kernels.reference import PLAIN, Kernels, Product, Stream
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
@@ -97,7 +97,7 @@ class Transformer(nn.Module):
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Map the newest token of each hypothesis (N) to hidden states (N, D) and append it to the cache."""
         cache.begin_step()
-        stream: Stream = (self.target_embedding.at(tokens, cache.positions, cache.length), None)
+        stream: Stream = (self.target_embedding.at(tokens, cache.positions, cache.places.longest), None)
         for number, layer in enumerate(self.decoder):
             stream = layer.step(stream, number, cache)
         return self.last_norm(stream, self.decoder_norm)
@@ -133,21 +133,11 @@ class Transformer(nn.Module):
                     setattr(parent, name, PreparedLinear(linear, product))
         return copied.eval()
 
-    def start(self, source: Tensor, source_mask: Tensor | None) -> "TransformerState":
-        """Encode source ids (B, S) with their mask (B, S), True at tokens, to decode them step by step.
-
-        The model must be in evaluation mode.
-        """
+    def encode_keys_values(self, rows: Rows) -> list[Tensor]:
+        """Return the keys and values (M, 2D) of each decoder layer for source rows, in evaluation mode."""
         assert not self.training, "dropout would make the search random"
-        rows = Rows.of_padded(source, source_mask).to(self.device)
-        memory = rows.grid(torch.cat([self.encode(part) for part in rows.cut(self.kernels.encoder_rows)]))
-        attentions = [layer.cross_attention for layer in self.decoder]
-        pairs = [self.kernels.cached(attention.key_value(memory)) for attention in attentions]
-        heads = self.settings.heads
-        source_keys = [cast("tuple[Tensor, Tensor]", split_heads(pair, 2, heads)) for pair in pairs]
-        # scores by their definition read whole tables
-        only_visible = self.kernels.reads_only_visible and self.attends_by_kernels
-        return TransformerState(self, DecoderCache(source_keys, rows.mask(), only_visible))
+        memory = torch.cat([self.encode(part) for part in rows.cut(self.kernels.encoder_rows)])
+        return [self.kernels.cached(layer.cross_attention.key_value(memory)) for layer in self.decoder]
 
     @property
     def attends_by_kernels(self) -> bool:
@@ -186,22 +176,6 @@ class PreparedLinear(nn.Module):
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         """Map (..., I) to (..., O), followed by ReLU if asked for."""
         return self._product(x, relu=relu)
-
-
-class TransformerState:
-    """A batch of sentences during decoding: `nmt.decoding.models.DecoderState`."""
-
-    def __init__(self, model: Transformer, cache: DecoderCache) -> None:
-        self._model, self._cache = model, cache
-        self.screened = False  # whether only the largest logits need to be precise
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Append the newest token of each row (N); return the logits of the next, (N, V) and padding."""
-        return self._model.logits(self._model.decode_step(tokens, self._cache), self.screened)
-
-    def select(self, rows: Tensor) -> None:
-        """Continue row rows[i] as row i, for rows (N') of sentences in order."""
-        self._cache.select(rows)
 
 
 class EncoderLayer(nn.Module):

@@ -16,13 +16,12 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from nmt.decoding.beam import ActiveBeams, Candidates, Hypothesis
-from nmt.decoding.engine import search
-from nmt.decoding.models import StepModel
+from nmt.decoding.beam import Beams, Candidates, Hypothesis
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import resolve_model
-from nmt.model.transformer import AttentionWeights, attention_weights
+from nmt.model.transformer import AttentionWeights, Transformer, attention_weights
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
 from nmt.text.tokenizer import BOS, EOS
 from nmt.text.words import words
@@ -57,13 +56,15 @@ class BeamTree:
     nodes: list[Node] = field(default_factory=list)
     _row_nodes: list[int] = field(default_factory=lambda: [-1])  # the node of each active hypothesis
 
-    def record(self, active: ActiveBeams, candidates: Candidates, extended: ActiveBeams, rows: Tensor) -> None:
+    def record(self, beams: Beams, candidates: Candidates, extended: Beams) -> None:
         """Add the candidates of a step."""
-        step = active.prefixes.size(1)
-        before = active.log_probs.tolist()
-        chosen = list(zip(rows.tolist(), extended.prefixes[:, -1].tolist(), strict=True))
+        step = int(beams.lengths[0])
+        before = beams.log_probs[0].tolist()
+        active = extended.log_probs[0] > -math.inf
+        parents = extended.history[0, active, 1, step - 1]  # the place of a hypothesis in the step before
+        chosen = list(zip(parents.tolist(), extended.tokens[0, active].tolist(), strict=True))
         new_nodes, unfinished = {}, 0
-        columns = (candidates.log_probs[0].tolist(), candidates.rows[0].tolist(), candidates.tokens[0].tolist())
+        columns = [of_sentence[0].tolist() for of_sentence in candidates]
         for rank, (total, row, token) in enumerate(zip(*columns, strict=True)):
             if total == float("-inf"):
                 continue
@@ -88,11 +89,10 @@ class BeamTree:
         return path[::-1]
 
 
-def search_tree(model: StepModel, ids: Sequence[int], options: SearchOptions) -> tuple[BeamTree, list[Hypothesis]]:
+def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) -> tuple[BeamTree, list[Hypothesis]]:
     """Search the translation of one sentence, ids without `</s>`, and return the tree and the n best hypotheses."""
     tree = BeamTree(options.beam)
-    source = torch.tensor([[*ids, EOS]], device=model.device)
-    (found,) = search(model, source, None, options, observer=tree.record)
+    (found,) = search([model], [[*ids, EOS]], options, observer=tree.record)
     return tree, found
 
 

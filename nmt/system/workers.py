@@ -24,10 +24,11 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from nmt.errors import ModelError, NMTError
 
+_REQUEST = b"?"  # begins a message that asks; pickled results begin with b"\x80"
 _PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
 
 Context = TypeVar("Context")
@@ -85,7 +86,8 @@ class WorkerPool(Generic[Context]):
     libraries such as torch have used one thread only in this process, because a forked process would wait forever for
     threads that it does not have. The workers end with the thread that started them.
 
-    Each worker calls `on_start` first. `advice` ends the message about a worker that was killed.
+    Each worker calls `on_start` first. `advice` ends the message about a worker that was killed. While a worker runs a
+    task, it may `ask` the first process, which returns `answer(request)`.
     """
 
     def __init__(
@@ -94,10 +96,12 @@ class WorkerPool(Generic[Context]):
         count: int,
         advice: str = "use fewer processes",
         on_start: Callable[[], object] = lambda: None,
+        answer: Callable[[Any], object] | None = None,
     ) -> None:
         self._context = context
-        self._advice, self._on_start = advice, on_start
+        self._advice, self._on_start, self._answer = advice, on_start, answer
         self.count = count
+        self._first_process: Connection | None = None  # in a worker
         self._workers: dict[int, Connection] = {}  # by process id, this end of its pipe
         weakref.finalize(self, _kill, self._workers)
 
@@ -152,8 +156,20 @@ class WorkerPool(Generic[Context]):
             ready = wait(list(running))
             for pipe in [pipe for pipe in running if pipe in ready]:
                 with self._death_explained():
-                    finished[running.pop(pipe)] = pipe.recv_bytes()
+                    message = pipe.recv_bytes()
+                if message.startswith(_REQUEST):
+                    answer = pickle.dumps(cast("Callable[[Any], object]", self._answer)(pickle.loads(message[1:])))
+                    with self._death_explained():
+                        pipe.send_bytes(answer)
+                    continue
+                finished[running.pop(pipe)] = message
                 idle.append(pipe)
+
+    def ask(self, request: object) -> Any:
+        """Return what the first process answers to a request, in a worker that runs a task; both are pickled."""
+        assert self._first_process is not None, "only workers ask"
+        self._first_process.send_bytes(_REQUEST + pickle.dumps(request))
+        return pickle.loads(self._first_process.recv_bytes())
 
     def _fork(self) -> None:
         """Start the workers. Signals are blocked until all are among those to kill; they inherit that."""
@@ -179,6 +195,7 @@ class WorkerPool(Generic[Context]):
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             for end in (parent_end, *self._workers.values()):
                 end.close()
+            self._first_process = pipe
             self._on_start()
             while True:
                 pipe.send_bytes(self._run_task(pipe.recv_bytes()))

@@ -5,16 +5,18 @@ import os
 import select
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt.decoding.alignment import Links, pharaoh
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
-from nmt.system.distributed import rank, scatter_map
+from nmt.system.distributed import rank, scatter_map, world_size
 from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
@@ -50,7 +52,7 @@ class LineInput:
     """An input stream and, optionally, a text that is parallel to it."""
 
     stream: BinaryIO
-    # `Translator.scale`: how many times as large as on a CPU a line batch is.
+    # `Translator.stream_scale`: how many times as large as on a CPU a line batch is.
     scale: int = 1
     parallel: Sequence[str] | None = None  # a line for each line of the input
     option: str = ""  # the option that names the file of the parallel text
@@ -134,8 +136,10 @@ def _is_readable(stream: BinaryIO) -> bool:
         return True
 
 
-def process_lines(label: str, source: LineInput, output: StreamOutput, process: Process, console: Console) -> list[int]:
-    """Write the result of each line batch, in order; torchrun's processes share the batches.
+def process_lines(
+    label: str, source: LineInput, output: StreamOutput, process: Process, console: Console, translator: Translator
+) -> list[int]:
+    """Write the result of each line batch, in order; the processes of the translator or of torchrun share the batches.
 
     Returns the numbers of all lines whose translation has a problem. Raises BrokenPipeError when the reader of a pipe
     is gone, DataError when the disk fails, for unreadable input or a parallel text of another length, and errors of
@@ -152,7 +156,7 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
     hidden = is_typed or output.is_terminal
     try:
         with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
-            for batch, (text, numbers) in scatter_map(source.batches(output), lambda batch: (batch, process(batch))):
+            for batch, (text, numbers) in _results(source.batches(output), process, translator, source.scale):
                 output.write(batch.lines, text.encode())
                 differing += numbers
                 invalid += [number for number, line in enumerate(batch.lines, batch.first) if not _is_utf8(line)]
@@ -176,6 +180,26 @@ def process_lines(label: str, source: LineInput, output: StreamOutput, process: 
             f"LF: if these end at CR, convert them: {CR_TO_LF}"
         )
     return differing
+
+
+def _results(
+    batches: Iterator[LineBatch], process: Process, translator: Translator, scale: int
+) -> Iterator[tuple[LineBatch, tuple[str, list[int]]]]:
+    """Yield each batch with its result; in several processes if there is more than one batch."""
+    if world_size() > 1 or translator.text_processes == 1:
+        yield from scatter_map(batches, lambda batch: (batch, process(batch)))
+        return
+    first = list(islice(batches, 1))
+    is_full = any(len(batch.lines) >= scale * LINE_BATCH_SIZE for batch in first)
+    sent = deque[LineBatch]()
+
+    def sending() -> Iterator[LineBatch]:
+        for batch in chain(first, batches):
+            sent.append(batch)
+            yield batch
+
+    results = translator.in_processes(process, sending()) if is_full else map(process, sending())
+    yield from ((sent.popleft(), result) for result in results)
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -208,7 +232,7 @@ def translate_stream(
             rows = [one.as_table(number) if options.search.n_best > 1 else one.as_text() for number, one in numbered]
         return "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
 
-    if differing := process_lines("translating", source, output, process, console):
+    if differing := process_lines("translating", source, output, process, console, translator):
         since = f"after line {before:,}, where this process continued, " if before else ""
         warning = differing_at("line", [f"{number:,}" for number in differing])
         console.warn(f"{since}{warning}; --json lists them for each line as missing and surplus")

@@ -10,21 +10,24 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
+import torch
+
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.forced_decoding import Forced, force_all
-from nmt.decoding.models import check_same_vocabulary
+from nmt.decoding.models import RemoteRunner, check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
+from nmt.system.workers import WorkerPool
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
@@ -37,6 +40,10 @@ from nmt.translation.options import TranslateOptions
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
+_PROCESS_SCALE = 2  # times as many lines are a task of a process: few enough to keep many processes busy
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
@@ -142,6 +149,7 @@ class Translator:
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
         self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+        self._process_count = process_count
         # The size of line batches and of batches, as a multiple of the default.
         self.scale = self.engine.kernels.search_scale
         self._unknown_signs: dict[str, bool] = {}
@@ -241,6 +249,35 @@ class Translator:
                 unit.links = links
         translations = {request: joined_units(request[0], own, options) for request, own in units_of.items()}
         return [translations[request] for request in requests]
+
+    @property
+    def text_processes(self) -> int:
+        """How many processes split and join lines for one that searches on a GPU; 1 if this one does it, too."""
+        return 1 if self.engine.kernels.uses_cores else self._process_count
+
+    @property
+    def stream_scale(self) -> int:
+        """The size of the line batches of a stream, as a multiple of the default."""
+        return self.scale if self.text_processes == 1 else _PROCESS_SCALE
+
+    def in_processes(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield `work(item)` for each item, in order, computed in processes which leave each search to this one.
+
+        Items and results are pickled. The work may change nothing but what it returns.
+        """
+
+        def search_here(request: Any) -> object:
+            return self.engine.runner.run(*request)
+
+        def begin() -> None:
+            torch.set_num_threads(1)
+            self.engine.runner = RemoteRunner(self.engine.runner, pool.ask)
+
+        pool = WorkerPool(work, self.text_processes, "use fewer --threads", begin, search_here)
+        try:
+            yield from pool.map(_apply, items)
+        finally:
+            pool.close()
 
     def tag_ids(self, options: TranslateOptions) -> list[int]:
         """Return the ids that precede each source: the tag of the target language, if there are several, then its own.
@@ -395,6 +432,10 @@ def _begun_unit(part: Line, prefix: Line) -> Unit:
     for item in prefix.items:
         core = core.without(item)
     return Unit(NO_TEXT, core, after, prefix, placing.without_items(core)[0])
+
+
+def _apply(work: Callable[[Item], Result], item: Item) -> Result:
+    return work(item)
 
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:

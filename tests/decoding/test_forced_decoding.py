@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import Forced, Head, Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
-from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.builders import log_probs_without_cache, tiny_model
 
 HEADS = [(1, 0), (0, 1), (1, 1)]
 
@@ -31,7 +31,7 @@ def test_log_probs_equal_teacher_forcing() -> None:
     pairs = [([4, 5, 6], [7, 8, 9, 10]), ([11], []), ([5, 5], [4, 4, 4]), ([], [6])]
     found = force(model, pairs, 100)
     for (source, target), forced in zip(pairs, found, strict=True):
-        table = log_probs_without_cache(model, torch.tensor([[*source, EOS]]), target)
+        table = log_probs_without_cache(model, [*source, EOS], target)
         assert forced.token_log_probs == pytest.approx(
             [float(table[i, token]) for i, token in enumerate([*target, EOS])], abs=1e-4
         )
@@ -65,9 +65,7 @@ def test_batch_too_large_for_the_memory_is_halved(monkeypatch: pytest.MonkeyPatc
 def test_log_prob_of_a_hypothesis_equals_that_of_its_search(beam: int) -> None:
     model = tiny_model(2, vocabulary=12, positions="rotary", norm="post")
     sentences = [[4, 5, 6], [7], [11, 9, 8, 5]]
-    hypotheses = [
-        best[0] for best in search(model, *padded([[*ids, EOS] for ids in sentences]), SearchOptions(beam=beam))
-    ]
+    hypotheses = [best[0] for best in search([model], [[*ids, EOS] for ids in sentences], SearchOptions(beam=beam))]
     forced = force(model, [(ids, best.tokens) for ids, best in zip(sentences, hypotheses, strict=True)], 1)
     for one, other in zip(forced, hypotheses, strict=True):
         assert sum(one.token_log_probs) == pytest.approx(other.log_prob, abs=1e-4)

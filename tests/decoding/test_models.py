@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, MaxLength, TokenizerSettings
-from nmt.decoding.engine import search
 from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner, Ensemble, Models, check_same_vocabulary
+from nmt.decoding.models import BatchRunner, Models, check_same_vocabulary
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.kernels import kernels_for
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.builders import log_probs_without_cache, tiny_model
 from tests.decoding.reference_search import assert_same, only, sequence_log_prob
 
 
@@ -81,7 +81,7 @@ def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
         assert other.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
 
 
-def mean_log_probs(models: list[Transformer], source: Tensor, tokens: list[int]) -> Tensor:
+def mean_log_probs(models: list[Transformer], source: list[int], tokens: list[int]) -> Tensor:
     """Return log of the mean probability of each next token, (T+1, V)."""
     return torch.stack([log_probs_without_cache(model, source, tokens).exp() for model in models]).mean(0).log()
 
@@ -89,8 +89,8 @@ def mean_log_probs(models: list[Transformer], source: Tensor, tokens: list[int])
 @pytest.mark.parametrize("options", [SearchOptions(beam=1), SearchOptions(beam=4, n_best=4)])
 def test_ensemble_of_a_model_with_itself_equals_the_model(options: SearchOptions) -> None:
     model = tiny_model(3, vocabulary=12)
-    source, mask = padded([[4, 5, 6, 3], [7, 3], [11, 9, 8, 5, 3]])
-    alone, twice = (search(decoder, source, mask, options) for decoder in (model, Ensemble([model, model])))
+    sentences = [[4, 5, 6, 3], [7, 3], [11, 9, 8, 5, 3]]
+    alone, twice = (search(models, sentences, options) for models in ([model], [model, model]))
     for one, both in zip(alone, twice, strict=True):
         assert_same(one, both)
 
@@ -98,7 +98,7 @@ def test_ensemble_of_a_model_with_itself_equals_the_model(options: SearchOptions
 @pytest.mark.parametrize("seed", range(3))
 def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
     models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)]
-    source = torch.tensor([[4, 5, 3]])
+    source = [4, 5, 3]
     options = SearchOptions(beam=40, n_best=5, max_length=MaxLength(factor=0, extra=4))
     expected = []
     for length in range(4):
@@ -106,7 +106,7 @@ def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
             log_prob = sequence_log_prob(mean_log_probs(models, source, list(tokens)), tokens)
             expected.append((log_prob / options.penalty(length + 1), list(tokens), log_prob))
     expected.sort(reverse=True)
-    found = only(search(Ensemble(models), source, None, options))
+    found = only(search(models, [source], options))
     assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens, _ in expected[:5]]
     for hypothesis, (normalized, _, log_prob) in zip(found, expected, strict=False):
         assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
@@ -115,11 +115,11 @@ def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_hypotheses_do_not_depend_on_the_other_sentences(beam: int) -> None:
-    ensemble = Ensemble([tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)])
+    models = [tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)]
     options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1.5, extra=3))
     sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
-    for ids, found in zip(sentences, search(ensemble, *padded(sentences), options), strict=True):
-        assert_same(found, only(search(ensemble, torch.tensor([ids]), None, options)))
+    for ids, found in zip(sentences, search(models, sentences, options), strict=True):
+        assert_same(found, only(search(models, [ids], options)))
 
 
 def test_different_tokenizers_raise() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import Hypothesis
-from nmt.decoding.engine import search
-from nmt.decoding.options import BeginWith, EndAt, Forbidden, NoRepeatedNgram, SearchOptions, rules_for
+from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
+from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
-from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.builders import log_probs_without_cache, tiny_model
 from tests.decoding.reference_search import assert_same, only, sequence_log_prob
 
 SENTENCES = [[4, 5, 6, 7, 3], [8, 3], [5, 5, 3], [7, 7, 7, 7, 7, 3]]
@@ -24,7 +24,6 @@ PLAIN = SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=7))
 RULES = {
     "bigrams": {"no_repeat_ngram": 2},
     "words": {"no_repeat_ngram": 1},
-    "a word": {"forbidden": (*PLAIN.forbidden, 5)},
 }
 
 
@@ -39,7 +38,7 @@ def ruled(
     lowered = []
     for token, logit in enumerate(raw):
         ngrams = [] if n is None else [(*generated, token)[i : i + n] for i in range(length - n + 1)]
-        if token in options.forbidden or (ngrams and ngrams[-1] in ngrams[:-1]):
+        if token < EOS or (ngrams and ngrams[-1] in ngrams[:-1]):
             logit = -math.inf
         lowered.append(logit)
     if length == options.longest_output(source) + len(prefix):
@@ -89,12 +88,11 @@ def test_search_with_rules_equals_the_reference_search(rule: str, beam: int) -> 
     options = SearchOptions(**{**dict(PLAIN), "beam": beam, "n_best": beam, **RULES[rule]})
     changed = 0
     for seed in range(3):
-        found = search(model_of(seed), *padded(SENTENCES), options, PREFIXES)
+        found = search([model_of(seed)], SENTENCES, options, PREFIXES)
         for ids, prefix, hypotheses in zip(SENTENCES, PREFIXES, found, strict=True):
             assert_same(hypotheses, slow_search(seed, ids, options, prefix)[:beam])
-        free = search(
-            model_of(seed), *padded(SENTENCES), PLAIN.model_copy(update={"beam": beam, "n_best": beam}), PREFIXES
-        )
+        plain = PLAIN.model_copy(update={"beam": beam, "n_best": beam})
+        free = search([model_of(seed)], SENTENCES, plain, PREFIXES)
         changed += [[one.tokens for one in of] for of in free] != [[one.tokens for one in of] for of in found]
     assert changed, "the rule never changed a hypothesis"
 
@@ -124,10 +122,10 @@ def test_outputs_obey_the_rules_alone_and_in_batches(
     pairs: list[tuple[list[int], tuple[int, ...]]], options: SearchOptions, seed: int
 ) -> None:
     model = tiny_model(seed, vocabulary=12)
-    together = search(model, *padded([ids for ids, _ in pairs]), options, [prefix for _, prefix in pairs])
+    together = search([model], [ids for ids, _ in pairs], options, [prefix for _, prefix in pairs])
     for (ids, prefix), found in zip(pairs, together, strict=True):
         assert found
-        assert_same(found, only(search(model, torch.tensor([ids]), None, options, [prefix])))
+        assert_same(found, only(search([model], [ids], options, [prefix])))
         for hypothesis in found:
             generated = hypothesis.tokens
             assert tuple(generated[: len(prefix)]) == prefix
@@ -143,26 +141,26 @@ def test_outputs_obey_the_rules_alone_and_in_batches(
 @pytest.mark.parametrize("beam", [1, 3])
 def test_required_prefix_has_the_log_prob_of_the_model(beam: int) -> None:
     """Also if the prefix contains forbidden tokens and exceeds the usual limit."""
-    model = tiny_model(1, vocabulary=9).requires_grad_(False)
+    model = tiny_model(1, vocabulary=9)
     prefix = (UNK, 4, 4, 4, 4, 4, 4, 4, 4, 4)
     options = SearchOptions(beam=beam, max_length=MaxLength(factor=1, extra=2), no_repeat_ngram=1)
-    (found,) = only(search(model, torch.tensor([[8, 3]]), None, options, [prefix]))
+    (found,) = only(search([model], [[8, 3]], options, [prefix]))
     assert tuple(found.tokens[:10]) == prefix
-    table = log_probs_without_cache(model, torch.tensor([[8, 3]]), found.tokens)
+    table = log_probs_without_cache(model, [8, 3], found.tokens)
     assert found.log_prob == pytest.approx(sequence_log_prob(table, found.tokens), abs=1e-4)
 
 
-def test_default_options_need_two_rules() -> None:
-    rules = rules_for(SearchOptions(), [(), ()], torch.tensor([4, 5]))
-    assert [type(rule) for rule in rules] == [Forbidden, EndAt]
-
-
 def test_no_repeated_ngram_by_hand() -> None:
-    """After 4 5 6 4 5 the next token is not 6; after 6 5 6 5 5 no token repeats a trigram."""
-    logits = torch.zeros(2, 8)
-    generated = torch.tensor([[BOS, 4, 5, 6, 4, 5], [BOS, 6, 5, 6, 5, 5]])
-    NoRepeatedNgram(3).apply(logits, generated, torch.tensor([0, 0]))
-    assert (logits == -math.inf).nonzero().tolist() == [[0, 6]]
+    """After 4 5 6 4 5 the next token is not 6; after 6 5 6 5 5 no token repeats a trigram.
+
+    Tokens behind the length of a hypothesis do not count.
+    """
+    tokens = torch.tensor([[BOS, 4, 5, 6, 4, 5, 7], [BOS, 6, 5, 6, 5, 5, 5], [BOS, 4, 5, 4, 5, 4, 5]])
+    prefixes = Prefixes(tokens, torch.tensor([6, 6, 3]), torch.tensor([False] * 3), None)
+    logits = torch.zeros(3, 8)
+    apply_rules(logits, prefixes, 3)
+    assert (logits[:, EOS:] == -math.inf).nonzero().tolist() == [[0, 6 - EOS]]
+    assert bool((logits[:, :EOS] == -math.inf).all())
 
 
 @settings(deadline=None)
@@ -171,13 +169,15 @@ def test_rules_only_lower_logits(seed: int, length: int) -> None:
     """Early stopping of beam search relies on this."""
     generator = torch.Generator().manual_seed(seed)
     logits = 5 * torch.randn(6, 9, generator=generator)
-    generated = torch.randint(4, 9, (6, length), generator=generator)
-    generated[:, 0] = BOS
-    options = SearchOptions(no_repeat_ngram=2)
-    required = [(4, 5), (), (6,) * 5]
+    tokens = torch.randint(4, 9, (6, length), generator=generator)
+    tokens[:, 0] = BOS
+    lengths = torch.randint(1, length + 1, (6,), generator=generator)
+    required = torch.randint(-4, 9, (6,), generator=generator).clamp(min=-1)
+    must_end = torch.rand(6, generator=generator) < 0.3
     after = logits.clone()
-    (rule,) = rules_for(options, required, torch.tensor([9, 3, 9]))
-    assert isinstance(rule, BeginWith)
-    rule.apply(after, generated, torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert (after <= logits).all()
+    apply_rules(after, Prefixes(tokens, lengths, must_end, required), 2)
+    assert torch.equal(after[after > -math.inf], logits[after > -math.inf])
     assert (after > -math.inf).any(-1).all()
+    for row, token in enumerate(required.tolist()):
+        if token >= 0:
+            assert (after[row] > -math.inf).nonzero().flatten().tolist() == [token]

@@ -8,17 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import Hypothesis
-from nmt.decoding.engine import search, search_all
+from nmt.decoding.engine import search_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import draw, noise_for
+from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
-from tests.builders import log_probs_without_cache, padded, tiny_model
+from tests.builders import log_probs_without_cache, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob
 
 
@@ -55,23 +55,22 @@ def test_samples_do_not_depend_on_their_number() -> None:
 
 
 def test_noise_is_uniform_and_differs_by_sentence_sample_and_position() -> None:
-    limits = torch.tensor([50, 40])
-    noise = noise_for([[4, 5], [5, 4]], limits, options_for(20))
+    noise = noise_for([[4, 5], [5, 4]], [50, 40], options_for(20))
     assert noise.shape == (2, 20, 50)
     assert not noise[1, :, 40:].any()
     used = torch.cat([noise[0].flatten(), noise[1, :, :40].flatten()])
     assert ((used >= 0) & (used < 1)).all()
     assert len(set(used.tolist())) > 0.99 * used.numel()
     assert float(used.mean()) == pytest.approx(0.5, abs=4 / math.sqrt(12 * used.numel()))
-    shorter = noise_for([[5, 4]], torch.tensor([10]), options_for(2))
+    shorter = noise_for([[5, 4]], [10], options_for(2))
     assert torch.equal(shorter[0], noise[1, :2, :10])
 
 
 def test_frequencies_of_samples_equal_their_probabilities() -> None:
     """Every output of up to three words, its probability by brute force; χ² within what chance allows."""
-    model, source = tiny_model(0, vocabulary=6, sharpness=1.0), torch.tensor([[4, 5, 3]])
+    model, source = tiny_model(0, vocabulary=6, sharpness=1.0), [4, 5, 3]
     options = SearchOptions(n_best=4000, max_length=MaxLength(factor=0, extra=3), sampling=Sampling())
-    samples = Counter(tuple(one.tokens) for one in only(search(model, source, None, options)))
+    samples = Counter(tuple(one.tokens) for one in only(search([model], [source], options)))
     # forbidden tokens are never drawn, and at the limit only </s> is allowed
     expected = {tuple(one.tokens): probability(one, model, source) for one in brute_force(model, source, options, 3)}
     assert sum(expected.values()) == pytest.approx(1)
@@ -81,16 +80,16 @@ def test_frequencies_of_samples_equal_their_probabilities() -> None:
 
 
 @torch.no_grad()
-def probability(hypothesis: Hypothesis, model: Transformer, source: Tensor) -> float:
+def probability(hypothesis: Hypothesis, model: Transformer, source: list[int]) -> float:
     """Return how probable a hypothesis is to be drawn from words and `</s>` of a vocabulary of 6, within 3 tokens."""
-    table = model.logits(model(source, torch.tensor([[BOS, *hypothesis.tokens]])))[0]
+    table = model.logits(model(torch.tensor([source]), torch.tensor([[BOS, *hypothesis.tokens]])))[0]
     shares = [table[i, [EOS, 4, 5]].softmax(-1)[[EOS, 4, 5].index(t)] for i, t in enumerate([*hypothesis.tokens, EOS])]
     return math.prod(map(float, shares[:2]))
 
 
 def test_log_prob_of_samples_is_that_of_the_model() -> None:
-    model, source = tiny_model(3, vocabulary=12).requires_grad_(False), torch.tensor([[4, 5, 6, 3]])
-    found = only(search(model, source, None, options_for(5, temperature=2.0, top_p=0.8)))
+    model, source = tiny_model(3, vocabulary=12), [4, 5, 6, 3]
+    found = only(search([model], [source], options_for(5, temperature=2.0, top_p=0.8)))
     assert [one.log_prob for one in found] == sorted((one.log_prob for one in found), reverse=True)
     for one in found:
         table = log_probs_without_cache(model, source, one.tokens)
@@ -100,10 +99,9 @@ def test_log_prob_of_samples_is_that_of_the_model() -> None:
 
 @pytest.mark.parametrize("sampling", [{"top_p": 1e-6}, {"temperature": 0.01}])
 def test_sampling_from_one_token_equals_greedy_search(sampling: dict[str, float]) -> None:
-    model = tiny_model(4, vocabulary=12)
-    source, mask = padded([[4, 5, 6, 3], [7, 3]])
-    greedy = search(model, source, mask, SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=4)))
-    for best, drawn in zip(greedy, search(model, source, mask, options_for(3, **sampling)), strict=True):
+    model, sentences = tiny_model(4, vocabulary=12), [[4, 5, 6, 3], [7, 3]]
+    greedy = search([model], sentences, SearchOptions(beam=1, max_length=MaxLength(factor=1, extra=4)))
+    for best, drawn in zip(greedy, search([model], sentences, options_for(3, **sampling)), strict=True):
         assert [one.tokens for one in drawn] == 3 * [best[0].tokens]
 
 
@@ -130,14 +128,14 @@ def slow_draw(logits: list[float], number: float, sampling: Sampling) -> int:
 )
 def test_draw_equals_the_reference(seed: int, temperature: float, top_p: float) -> None:
     generator = torch.Generator().manual_seed(seed)
-    logits = 2 * torch.randn(2, 3, 10, generator=generator)
-    noise = torch.rand(2, 3, generator=generator)
+    logits = 2 * torch.randn(6, 10, generator=generator)
+    noise = torch.rand(6, generator=generator)
     sampling = Sampling(temperature=temperature, top_p=top_p)
-    expected = [[slow_draw(logits[b, k].tolist(), float(noise[b, k]), sampling) for k in range(3)] for b in range(2)]
+    expected = [slow_draw(row, number, sampling) for row, number in zip(logits.tolist(), noise.tolist(), strict=True)]
     assert draw(logits, noise, sampling).tolist() == expected
 
 
 def test_draw_with_extreme_noise_and_logits() -> None:
-    logits = torch.tensor([[[-math.inf, 3e38, -3e38, 3e38, -math.inf]]]).expand(1, 2, 5)
-    noise = torch.tensor([[0.0, 1 - 2**-24]])
-    assert draw(logits, noise, Sampling(temperature=0.01)).tolist() == [[1, 3]]
+    logits = torch.tensor([-math.inf, 3e38, -3e38, 3e38, -math.inf]).expand(2, 5)
+    noise = torch.tensor([0.0, 1 - 2**-24])
+    assert draw(logits, noise, Sampling(temperature=0.01)).tolist() == [1, 3]

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.batching.batch import assemble
+from nmt.batching.batch import Rows, assemble
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.decoding.engine import TorchEngine, search
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels import cpu, kernels_for, native
 from nmt.kernels.cpu import CpuKernels, Processor, processor
-from nmt.kernels.reference import PLAIN, Kernels, Precision
+from nmt.kernels.reference import PLAIN, Kernels, Places, Precision
 from nmt.model.attention import Linear
+from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
 from nmt.text.tokenizer import BOS, EOS
@@ -277,6 +279,17 @@ def test_loss_equals_that_in_float64(
 # the model as a whole
 
 
+def begun(model: Transformer, sources: list[list[int]], positions: int) -> DecoderCache:
+    """Return the cache of one hypothesis of each source."""
+    rows, count = Rows.of(sources), len(sources)
+    keys_values = model.encode_keys_values(rows)
+    ancestors = torch.zeros(count, 1, positions, dtype=torch.int32)
+    places = Places(torch.arange(count), torch.zeros(count, dtype=torch.long), ancestors, 1, positions)
+    cache = DecoderCache.empty(keys_values[0], len(keys_values), max(map(len, sources)), places)
+    cache.load(torch.arange(count), rows, torch.tensor([len(ids) for ids in sources]), keys_values)
+    return cache
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     "changes", [{}, {"positions": "relative"}, {"positions": "rotary", "activation": "swiglu", "norm": "post"}], ids=str
@@ -297,15 +310,17 @@ def test_model_equals_that_of_plain_torch(
         assert error < (1e-4 if precision == "fp32" else 0.1)
     model.compute_with(PLAIN)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    source, mask = padded(SOURCES)
+    source, _ = padded(SOURCES)
     targets = torch.randint(4, VOCABULARY, (len(SOURCES), 5))
     with torch.inference_mode():
         expected = model.logits(model(source, targets))  # (B, T, V)
         for copied in (model.for_inference(kernels, prepared=False), model.for_inference(kernels)):
             assert copied.is_prepared in (False, kernels.has_native)
-            state = copied.start(source, mask)
+            cache = begun(copied, SOURCES, targets.size(1))
             for tokens, logits in zip(targets.t(), expected.unbind(1), strict=True):
-                difference = (state.step(tokens).float() - logits)[:, :VOCABULARY].abs().max()
+                cache.places.lengths += 1
+                found = copied.logits(copied.decode_step(tokens, cache)).float()
+                difference = (found - logits)[:, :VOCABULARY].abs().max()
                 assert difference < (1e-4 if precision == "fp32" else 0.15)
     assert model.kernels is PLAIN
     assert not model.is_prepared
@@ -326,7 +341,7 @@ def test_nan_in_any_weight_is_an_error(options: dict[str, object], precision: Pr
             before = weight[place].clone()
             weight[place] = torch.nan
         with suppress(ModelError):
-            search(prepared_model(model, precision), torch.tensor([[5, 6, 7, EOS]]), None, chosen)
+            search([prepared_model(model, precision)], [[5, 6, 7, EOS]], chosen)
             missed.append(name)
         with torch.no_grad():
             weight[place] = before
@@ -344,12 +359,12 @@ def test_greedy_search_without_log_probs_finds_what_exact_logits_do(
     for sharpness in (0.3, 3.0):
         model = prepared_model(tiny_model(sharpness, tied_embeddings="none"), precision)
         options = SearchOptions.model_validate({"beam": 1, "no_repeat_ngram": ngram})
-        exact = search(model, *padded(SOURCES), options, prefixes)
-        found = search(model, *padded(SOURCES), options.model_copy(update={"log_probs": False}), prefixes)
+        exact = search([model], SOURCES, options, prefixes)
+        found = search([model], SOURCES, options.model_copy(update={"log_probs": False}), prefixes)
         assert [one.tokens for (one,) in found] == [one.tokens for (one,) in exact]
         assert ("_screened_output" in vars(model)) == (prefixes is None and ngram is None)
         if precision == "fp32":
-            plain = search(tiny_model(sharpness, tied_embeddings="none"), *padded(SOURCES), options, prefixes)
+            plain = search([tiny_model(sharpness, tied_embeddings="none")], SOURCES, options, prefixes)
             assert [one.tokens for (one,) in plain] == [one.tokens for (one,) in exact]
 
 

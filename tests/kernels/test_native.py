@@ -5,7 +5,9 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from torch.nn import functional as F
 
 from nmt.kernels import native
 from nmt.kernels.native import Layout, attend_rows, attend_rows_backward
+from nmt.kernels.reference import Places
 
 needs_native = pytest.mark.skipif(native.library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
 HEADS = 3
@@ -165,66 +168,118 @@ def test_forbidden_ids_do_not_count_as_the_largest_of_screened_logits() -> None:
 # attention of one query a hypothesis
 
 
+class Case(NamedTuple):
+    """Arguments of `native.attend`; cells behind the lengths are NaN, and so are the newest ones, which it writes."""
+
+    queries: Tensor
+    newest: Tensor | None
+    cells: Tensor
+    places: Places
+
+
+def case_of(shape: tuple[int, int, int, int], of_source: bool, dtype: torch.dtype, seed: int) -> Case:
+    """Return random hypotheses, some of which are not computed, for numbers of sentences, places, positions, width.
+
+    Those of the target have ancestors and write a newest cell; those of the source all read the same cells.
+    """
+    sentences, beam, positions, width = shape
+    torch.manual_seed(seed)
+    dim, count = HEADS * width, sentences * beam
+    rows = torch.arange(count)[torch.rand(count) < 0.7]
+    lengths, ancestors = torch.randint(1, positions + 1, (sentences,)), None
+    written = torch.arange(positions)[:, None] < lengths
+    cells = torch.randn(sentences, positions, 1 if of_source else beam, 2 * dim).transpose(0, 1).to(dtype)
+    cells[~written] = torch.nan
+    projected = torch.randn(len(rows), 3 * dim)  # queries, keys and values of a joined projection
+    projected[:1, -1] = torch.inf
+    if not of_source:
+        history = torch.randint(beam, (sentences, beam, 2, positions), dtype=torch.int32)
+        ancestors = history[:, :, 1]
+        ancestors[torch.arange(sentences), :, lengths - 1] = torch.arange(beam, dtype=torch.int32)
+        cells[lengths - 1, torch.arange(sentences)] = torch.nan
+    newest = None if of_source else projected[:, dim:]
+    return Case(projected[:, :dim], newest, cells, Places(rows, lengths, ancestors, beam, positions))
+
+
+def attended_one_by_one(case: Case) -> Tensor:
+    """Gather the cells of each hypothesis, and attend in float64; the newest cells are written before."""
+    queries, _, cells, places = case
+    outputs = [queries.new_empty(0, queries.size(1)).double()]
+    for query, row in zip(queries.double(), places.rows.tolist(), strict=True):
+        sentence, place = divmod(row, places.beam)
+        own = [0] * len(cells) if places.ancestors is None else places.ancestors[sentence, place].tolist()
+        read = [cells[position, sentence, own[position]] for position in range(int(places.lengths[sentence]))]
+        q, k, v = (
+            x.view(-1, HEADS, len(query) // HEADS).transpose(0, 1)
+            for x in (query, *torch.stack(read).double().chunk(2, 1))
+        )
+        outputs.append(F.scaled_dot_product_attention(q, k, v).transpose(0, 1).reshape(1, -1))
+    return torch.cat(outputs)
+
+
 @needs_native
 @torch.inference_mode()
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40), st.sampled_from([4, 16, 64]), st.integers(0, 2**20))
-def test_attention_of_hypotheses_equals_torch(sentences: int, beam: int, length: int, width: int, seed: int) -> None:
-    torch.manual_seed(seed)
-    q = torch.randn(sentences * beam, 3 * HEADS * width)[:, : HEADS * width]  # as in a joined projection
-    keys_values = torch.randn(sentences, length, 2 * HEADS * width)
-    k, v = (x.view(sentences, length, HEADS, width).transpose(1, 2) for x in keys_values.chunk(2, dim=-1))
-    places = torch.arange(sentences * beam)[torch.rand(sentences * beam) < 0.7]  # other places have no row
-    by_place = q.unflatten(0, (sentences, beam)).unflatten(2, (HEADS, width)).transpose(1, 2).double()
-    for masks in (0, 1, beam):  # none; one of each sentence; one of each place
-        mask = torch.rand(sentences, 1, masks, length) < 0.7 if masks else None
-        if mask is not None:
-            mask[..., 0] = True
-        expected = F.scaled_dot_product_attention(by_place, k.double(), v.double(), mask)
-        rows = expected.transpose(1, 2).reshape(len(q), -1)[places]
-        found = native.attend(q[places], (k, v), mask, places, beam)
-        torch.testing.assert_close(found.double(), rows, rtol=1e-5, atol=1e-5)
-        found = native.attend(q[places], (k.bfloat16(), v.bfloat16()), mask, places, beam)
-        torch.testing.assert_close(found.double(), rows, rtol=0.05, atol=0.05)
+@settings(max_examples=100, deadline=None)
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40), st.sampled_from([4, 16, 64])),
+    st.booleans(),
+    st.sampled_from([torch.float32, torch.bfloat16]),
+    st.integers(0, 2**20),
+)
+def test_attention_of_hypotheses_equals_torch(
+    shape: tuple[int, int, int, int], of_source: bool, dtype: torch.dtype, seed: int
+) -> None:
+    """Cells are rounded to their type, also the newest ones before they are read; queries and sums are fp32."""
+    case = case_of(shape, of_source, dtype, seed)
+    queries, newest, cells, places = case
+    expected = cells.clone()
+    if newest is not None:
+        sentences = places.rows // places.beam
+        expected[places.lengths[sentences] - 1, sentences, places.rows % places.beam] = newest.to(dtype)
+    found = native.attend(queries, cells, places, HEADS, newest)
+    torch.testing.assert_close(cells, expected, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(found.double(), attended_one_by_one(case), rtol=1e-5, atol=1e-5)
 
 
 @needs_native
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("beam", [1, 3])
-def test_attention_of_hypotheses_writes_the_newest_keys_and_values(beam: int, dtype: torch.dtype) -> None:
-    torch.manual_seed(beam)
-    places = torch.arange(4 * beam)[torch.arange(4 * beam) % 5 != 2]  # other places have no row
-    projected = torch.randn(len(places), 3 * HEADS * 16)
-    projected[0, HEADS * 16], projected[0, -1] = torch.nan, torch.inf
-    table = torch.randn(4, 9, 2 * HEADS * 16).to(dtype)
-    keys, values = (x.view(4, 9, HEADS, 16).transpose(1, 2) for x in table.chunk(2, dim=-1))
-    mask = torch.rand(4, 1, beam, 9) < 0.5
-    mask[..., -beam:] = torch.eye(beam, dtype=torch.bool)
-    expected = table.clone()
-    expected[places // beam, places % beam - beam] = projected[:, HEADS * 16 :].to(dtype)
-    queries, newest = projected[:, : HEADS * 16], projected[:, HEADS * 16 :]
-    attended = native.attend(queries, (keys, values), mask, places, beam, newest)
-    torch.testing.assert_close(table, expected, rtol=0, atol=0, equal_nan=True)
-    again = native.attend(queries, (keys, values), mask, places, beam)
-    torch.testing.assert_close(attended, again, rtol=0, atol=0, equal_nan=True)
+@pytest.mark.parametrize("column", [0, HEADS * 16, 2 * HEADS * 16])
+def test_a_nan_of_a_hypothesis_stays_in_it(column: int, dtype: torch.dtype) -> None:
+    """Of its query, key or value."""
+    queries, newest, cells, places = case_of((4, 3, 9, 16), False, dtype, seed=0)
+    assert newest is not None
+    (queries if not column else newest)[2, max(0, column - HEADS * 16)] = torch.nan
+    found = native.attend(queries, cells, places, HEADS, newest)
+    assert torch.equal(found.isnan().any(1), torch.arange(len(found)) == 2)
 
 
 @needs_native
 def test_attention_of_hypotheses_refuses_tensors_that_it_cannot_read() -> None:
-    queries, places = torch.randn(2, 12), torch.arange(2)
-    keys, values = torch.randn(2, 2, 3, 5, 4)
-    mask = torch.ones(2, 1, 1, 9, dtype=torch.bool)
-    native.attend(queries, (keys, values), mask[..., :5].contiguous(), places, 1)
-    for arguments in (
-        (queries, (keys, values), mask[..., :5], places, 1),
-        (queries, (keys, values), mask[..., :5].contiguous().byte(), places, 1),
-        (queries, (keys, values.transpose(2, 3).contiguous().transpose(2, 3)), None, places, 1),
-        (queries, (keys, values.bfloat16()), None, places, 1),
-        (queries.double(), (keys, values), None, places, 1),
+    queries, newest, cells, places = case_of((2, 2, 5, 4), False, torch.float32, seed=1)
+    assert newest is not None
+    assert places.ancestors is not None
+    rows, lengths, ancestors = places.rows, places.lengths, places.ancestors
+    right: dict[str, Any] = {"queries": queries, "cells": cells, "places": places, "heads": HEADS, "newest": newest}
+    native.attend(**right)
+    for wrong in (
+        {"queries": queries.double()},
+        {"queries": queries.repeat_interleave(2, 1)[:, ::2], "newest": None},
+        {"queries": queries[:-1], "newest": newest[:-1]},
+        {"newest": newest.contiguous()},
+        {"newest": newest.bfloat16()},
+        {"cells": cells.repeat_interleave(2, 3)[..., ::2]},
+        {"cells": cells[..., :-1]},
+        {"cells": cells[:, :1]},
+        {"places": replace(places, rows=rows.int())},
+        {"places": replace(places, lengths=lengths.int())},
+        {"places": replace(places, lengths=lengths.repeat_interleave(2)[::2])},
+        {"places": replace(places, ancestors=ancestors.long())},
+        {"places": replace(places, ancestors=ancestors.repeat_interleave(2, 2)[..., ::2])},
+        {"places": replace(places, ancestors=ancestors.transpose(0, 1).contiguous().transpose(0, 1))},
     ):
         with pytest.raises(AssertionError):
-            native.attend(*arguments)
+            native.attend(**{**right, **wrong})
 
 
 # attention of rows

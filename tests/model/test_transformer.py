@@ -5,7 +5,6 @@ B sentences, S source length, T target length, D width, H heads, K beam, V vocab
 
 import itertools
 import math
-from unittest import mock
 
 import pytest
 import torch
@@ -16,6 +15,8 @@ from torch import Tensor
 from nmt.batching.batch import Rows, assemble
 from nmt.config import ModelSettings
 from nmt.kernels import kernels_for
+from nmt.kernels.reference import Places
+from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
@@ -200,29 +201,42 @@ STEPPED: list[dict[str, object]] = [
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_steps_equal_decode(changes: dict[str, object], data: st.DataObject) -> None:
-    """A sentence has 0 to K rows, in any order; one without rows is finished. Tables are soon full."""
-    model, beam = build(**changes), data.draw(st.integers(1, 3))
-    limits = {"_SPARE_STEPS": data.draw(st.integers(1, 3)), "_REMOVE_SHARE": data.draw(st.integers(1, 8))}
-    steps = model.start(*padded(SOURCES))
+    """A hypothesis continues any of its sentence, some places have none, and sentences take the slots of others."""
+    model, beam, slots, positions = build(**changes), data.draw(st.integers(1, 3)), 2, 7
     sources = [Rows.of([ids]) for ids in SOURCES]
-    memories = [model.encode(source) for source in sources]
-    rows: list[tuple[int, list[int]]] = [(sentence, []) for sentence in range(len(SOURCES))]
-    for _ in range(data.draw(st.integers(1, 9))):
-        new = data.draw(st.lists(st.integers(2, 10), min_size=len(rows), max_size=len(rows)))
-        with mock.patch.multiple("nmt.model.cache", **limits):
-            logits = steps.step(torch.tensor(new))
-        rows = [(sentence, [*prefix, token]) for (sentence, prefix), token in zip(rows, new, strict=True)]
-        for row_logits, (sentence, prefix) in zip(logits, rows, strict=True):
-            hidden = model.decode(Rows.of([prefix]), memories[sentence], sources[sentence])
-            torch.testing.assert_close(row_logits, model.logits(hidden)[-1], rtol=0, atol=1e-11)
-        chosen: list[int] = []
-        for sentence in sorted({sentence for sentence, _ in rows}):
-            own = [row for row, (owner, _) in enumerate(rows) if owner == sentence]
-            chosen += data.draw(st.lists(st.sampled_from(own), max_size=beam))
-        if not chosen:
-            return
-        steps.select(torch.tensor(chosen))
-        rows = [rows[row] for row in chosen]
+    memories, keys_values = list(map(model.encode, sources)), list(map(model.encode_keys_values, sources))
+    ancestors = torch.zeros(slots, beam, positions, dtype=torch.int32)
+    places = Places(torch.arange(0), torch.zeros(slots, dtype=torch.long), ancestors, beam, positions)
+    cache = DecoderCache.empty(keys_values[0][0], len(keys_values[0]), max(map(len, SOURCES)), places)
+    for cells in (*cache.source, *cache.target):
+        cells.fill_(torch.nan)  # what is not written must not be read
+    sentences, active = [0] * slots, [set[int]()] * slots
+    prefixes: list[list[list[int]]] = [[]] * slots  # of each slot and place
+    for _ in range(data.draw(st.integers(1, 12))):
+        for slot in range(slots):
+            if not active[slot] or places.lengths[slot] == positions or data.draw(st.integers(0, 4)) == 0:
+                number, prefixes[slot], parents = data.draw(st.integers(0, 2)), [[]] * beam, list(range(beam))
+                cache.load(
+                    torch.tensor([slot]), sources[number], torch.tensor([len(SOURCES[number])]), keys_values[number]
+                )
+                sentences[slot], places.lengths[slot] = number, 0
+            else:
+                parents = data.draw(st.lists(st.sampled_from(sorted(active[slot])), min_size=beam, max_size=beam))
+            prefixes[slot] = [[*prefixes[slot][parent], data.draw(st.integers(2, 10))] for parent in parents]
+            ancestors[slot] = ancestors[slot, parents]
+            ancestors[slot, :, places.lengths[slot]] = torch.arange(beam, dtype=torch.int32)
+            places.lengths[slot] += 1
+            active[slot] = data.draw(st.sets(st.integers(0, beam - 1)))
+        rows = [(slot, place) for slot in range(slots) for place in sorted(active[slot])]
+        if not rows:
+            continue
+        places.rows = torch.tensor([slot * beam + place for slot, place in rows])
+        places.longest = data.draw(st.sampled_from([int(places.lengths.max()), positions]))
+        newest = torch.tensor([prefixes[slot][place][-1] for slot, place in rows])
+        for found, (slot, place) in zip(model.logits(model.decode_step(newest, cache)), rows, strict=True):
+            number = sentences[slot]
+            hidden = model.decode(Rows.of([prefixes[slot][place]]), memories[number], sources[number])
+            torch.testing.assert_close(found, model.logits(hidden)[-1], rtol=0, atol=1e-11)
 
 
 # weights

@@ -4,18 +4,17 @@ import math
 from collections import Counter
 
 import pytest
-import torch
 from torch import Tensor
 
 from nmt.config import MaxLength
-from nmt.decoding.engine import search
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.report.sentence_figures import search_tree
 from nmt.text.tokenizer import EOS
 from tests.builders import log_probs_without_cache, tiny_model
 
 IDS = [4, 5, 6, 7]
-SOURCE = torch.tensor([[*IDS, EOS]])
+SOURCE = [*IDS, EOS]
 
 
 def options_of(beam: int, n_best: int) -> SearchOptions:
@@ -27,7 +26,7 @@ def options_of(beam: int, n_best: int) -> SearchOptions:
 def test_results_of_the_search_are_paths_whose_edges_add_up(seed: int, beam: int) -> None:
     model = tiny_model(seed, vocabulary=12)
     tree, found = search_tree(model, IDS, options_of(beam, beam))
-    (expected,) = search(model, SOURCE, None, options_of(beam, beam))
+    (expected,) = search([model], [SOURCE], options_of(beam, beam))
     assert [one.tokens for one in found] == [one.tokens for one in expected]
     ends = [number for number, node in enumerate(tree.nodes) if node.outcome == "finished"]
     paths = {tuple(tree.nodes[number].token for number in tree.path(end)): tree.path(end) for end in ends}
@@ -72,7 +71,7 @@ def test_candidates_of_a_step_are_the_best_ones() -> None:
     extensions = []
     for number in active:
         table = log_probs_without_cache(model, SOURCE, [tree.nodes[number].token])[-1]
-        table[list(options.forbidden)] = -math.inf
+        table[:EOS] = -math.inf
         extensions += [(tree.nodes[number].total + float(value), number, i) for i, value in enumerate(table)]
     best = sorted(extensions, reverse=True)[:6]
     recorded = [(node.parent, node.token) for node in tree.nodes if node.step == 2]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
@@ -30,7 +29,12 @@ def through_stream(translator: Translator, data: bytes, texts: list[str], as_jso
     options = replace(translator.options(), alignment=as_json)
     lines = LineInput(io.BytesIO(data), parallel=texts, option="--reference")
     process_lines(
-        "scoring", lines, StreamOutput(output), partial(score_batch, translator, options, as_json), Console(quiet=True)
+        "scoring",
+        lines,
+        StreamOutput(output),
+        partial(score_batch, translator, options, as_json),
+        Console(quiet=True),
+        translator,
     )
     return output.getvalue()
 
@@ -42,7 +46,7 @@ class TestScoreGiven:
         scored = score_given(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
         for one, (line, text) in zip(scored, pairs, strict=True):
             ids = encode(text)
-            table = log_probs_without_cache(loaded.model, torch.tensor([[*encode(line), EOS]]), ids)
+            table = log_probs_without_cache(loaded.model, [*encode(line), EOS], ids)
             expected = [float(table[i, token]) for i, token in enumerate([*ids, EOS])]
             assert [value for _, value in one.tokens] == pytest.approx(expected, abs=1e-4)
             assert json.loads(one.as_row(True))["log_prob"] == pytest.approx(sum(expected), abs=1e-3)

@@ -4,13 +4,14 @@ import io
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,9 @@ from nmt.decoding import engine
 from nmt.decoding.alignment import Links
 from nmt.decoding.beam import Hypothesis
 from nmt.decoding.forced_decoding import Forced
+from nmt.decoding.models import Models
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, compare
 from nmt.text.glossary import Glossary, missing_terms
@@ -203,11 +206,10 @@ def test_translations_contain_target_terms_exactly(translator: Translator, targe
 
 def test_each_text_between_items_is_searched_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    search = engine.search
 
-    def counting(decoder: object, source: torch.Tensor, *rest: object) -> list[list[Hypothesis]]:
-        searched.append(source.size(0))
-        return search(decoder, source, *rest)  # type: ignore[arg-type]
+    def counting(models: Models, sentences: Sequence[Sequence[int]], *rest: Any) -> list[list[Hypothesis]]:
+        searched.append(len(sentences))
+        return search(models, sentences, *rest)
 
     monkeypatch.setattr(engine, "search", counting)
     list(translator.translate(["the cat", "the moon {0} sleeps", "a mat. The cat!", "{1} %s", "12:30 -", "the cat"]))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 import nmt
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
-from nmt.decoding.engine import balanced_batches, search_all
-from nmt.decoding.models import BatchRunner, length_batches
+from nmt.decoding.engine import balanced_batches, classes_of_lengths, search_all
+from nmt.decoding.models import BatchRunner, Models, length_batches
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels.cpu import CpuKernels
 from nmt.model.checkpoint import LoadedModel
@@ -251,19 +253,28 @@ class TestBatches:
             work = [sum(lengths[i] for i in batch) for batch in one]
             assert len(one) < hands or max(work) - min(work) <= longest
 
+    @given(st.lists(st.integers(1, 1100), max_size=60))
+    def test_each_class_of_lengths_has_all_sentences_up_to_four_times_as_long(self, lengths: list[int]) -> None:
+        classes = [[lengths[i] for i in of_class] for of_class in classes_of_lengths(lengths)]
+        assert sorted(i for of_class in classes_of_lengths(lengths) for i in of_class) == list(range(len(lengths)))
+        assert [length for of_class in classes for length in of_class] == sorted(lengths, reverse=True)
+        bounds = [
+            {next(most for most in (16, 64, 256, 1024, 4096) if length <= most) for length in one} for one in classes
+        ]
+        assert [len(one) for one in bounds] == [1] * len(set[int]().union(*bounds))
+
     def test_a_batch_too_large_for_the_memory_is_halved(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         expected = translated_texts(translator, SENTENCES)
         sizes: list[int] = []
 
-        def small_machine(model: Transformer, source: torch.Tensor, *rest: object) -> object:
-            sizes.append(source.size(0))
-            if source.size(0) > 2:
+        def small_machine(models: Models, sentences: Sequence[Sequence[int]], *rest: Any) -> object:
+            sizes.append(len(sentences))
+            if len(sentences) > 2:
                 raise torch.OutOfMemoryError("full")
-            return original(model, source, *rest)  # type: ignore[arg-type]
+            return search(models, sentences, *rest)
 
-        original = engine.search
         monkeypatch.setattr(engine, "search", small_machine)
         assert translated_texts(translator, SENTENCES, batch_tokens=10_000) == expected
         assert sizes == [6, 3, 1, 2, 3, 1, 2]

@@ -1,0 +1,265 @@
+"""The loop of a search: models predict the next tokens of all hypotheses, and the state advances.
+
+Everything is on the device of the models, where several steps follow each other before the host looks at the result.
+Then the sentences that have been searched make place for others.
+
+B slots, each for a sentence; K hypotheses of each, N that are computed in a step, S positions of the source, P of the
+target, C candidates of a hypothesis, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nmt.batching.batch import Rows
+from nmt.decoding.beam import GROWTH, MARGIN, Beams, Hypothesis, Observer, advance, best_candidates, hypotheses
+from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
+from nmt.decoding.sampling import draw, extend_each, noise_for
+from nmt.kernels.reference import Places, largest
+from nmt.model.cache import DecoderCache
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import EOS
+
+Models = Sequence[Transformer]
+Look = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
+_REFILLS = 8  # slots are filled with new sentences when one in so many is free
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is searched, and its number among all."""
+
+    number: int
+    source: Sequence[int]  # ids with `</s>`
+    prefix: Sequence[int]  # ids that its hypotheses begin with
+    limit: int  # the longest output, with `</s>`
+
+
+@dataclass
+class Encoded:
+    """Sentences that can be searched, and the first of them that is not searched yet."""
+
+    sentences: Sequence[Sentence]
+    rows: Rows
+    keys_values: Sequence[Sequence[Tensor]]  # (M, 2D) of each model and layer
+    first: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of sentences that are not searched yet."""
+        return len(self.sentences) - self.first
+
+
+@torch.inference_mode()
+def search(
+    models: Models,
+    sentences: Sequence[Sequence[int]],
+    options: SearchOptions,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    observer: Observer | None = None,
+) -> list[list[Hypothesis]]:
+    """Return up to n_best hypotheses of each sentence, best first; fewer only if no more exist.
+
+    Sentences are source ids with `</s>`, for the encoder; several models are an ensemble. `prefixes` are the target ids
+    that the hypotheses of each sentence begin with. The result of a sentence does not depend on the others, except for
+    rounding. An observer receives the steps of a beam search; with it, a beam of 1 is one as well, and sampling is
+    excluded. Raises ModelError if the models' numbers are NaN.
+    """
+    if not sentences:
+        return []
+    prefixes = prefixes or [()] * len(sentences)
+    searched = [
+        Sentence(number, ids, prefix, options.longest_output(len(ids)) + len(prefix))
+        for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
+    ]
+    kernels, tokens = models[0].kernels, options.batch_tokens // options.width
+    longest = max(map(len, sentences)), max(one.limit for one in searched)
+    size = kernels.search_size(len(sentences), *longest, tokens)
+    make = partial(Search, models, options, size, any(prefixes))
+    if observer is not None:
+        return make().run(searched, observer)
+    return kernels.kept((*map(id, models), options.model_dump_json(), size, any(prefixes)), make).run(searched)
+
+
+class Search:
+    """A search of any number of sentences in B slots."""
+
+    def __init__(self, models: Models, options: SearchOptions, size: tuple[int, int, int], has_prefixes: bool) -> None:
+        """Take the numbers of slots, and of the most positions of a source and of a target."""
+        self.models, self.options, self.kernels = models, options, models[0].kernels
+        self.slots, self._source, positions = size
+        device = models[0].device
+        self.beams = Beams.empty(self.slots, positions, options, device)
+        all_rows = torch.arange(self.slots * options.width, device=device)
+        ancestors = self.beams.history[:, :, 1]
+        self._places = Places(all_rows, self.beams.lengths, ancestors, options.width, positions)
+        self._caches: list[DecoderCache] = []
+        self._penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=device)
+        # (B, P) the tokens that a hypothesis must begin with, -1 where there are none
+        self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
+        self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
+        self._step = self.kernels.recorded(self.step)
+        self._observer: Observer | None = None
+
+    def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence; the longest should come first."""
+        self._observer, step = observer, self._step if observer is None else self.step
+        looks_after_steps = self.kernels.steps_per_look > 1
+        self._places.longest = self.beams.history.size(3) if looks_after_steps else 0
+        self.beams.log_probs.fill_(-torch.inf)  # what a search that failed has left
+        free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()  # and the first look at a slot
+        encoded = self._encode(sentences[: self.slots])
+        next_sentence, looks, done = len(encoded.sentences), list[Look](), 0
+        found: list[list[Hypothesis]] = [[]] * len(sentences)
+        while searched or encoded.count:
+            few = min(len(free), encoded.count)
+            if few and (few == encoded.count or few * _REFILLS >= self.slots):
+                slots, free = free[:few], free[few:]
+                begun = self._begin(slots, encoded, few)
+                searched |= {slot: (one, done + len(looks)) for slot, one in zip(slots, begun, strict=True)}
+            for _ in range(self.kernels.steps_per_look):
+                if not looks_after_steps:  # else it stays as it was recorded
+                    self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
+                step()
+            looks.append(self._look())
+            if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
+                encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])
+                next_sentence += encoded.count
+            if len(looks) > looks_after_steps:
+                ended = looks.pop(0)([slot for slot, (_, first) in searched.items() if first <= done])
+                done += 1
+                for slot, best in ended.items():
+                    found[searched.pop(slot)[0].number] = best
+                free += ended
+        return found
+
+    def step(self) -> None:
+        """Extend all hypotheses by one token."""
+        beams, options = self.beams, self.options
+        log_probs, tokens = self._next_tokens(self._logits())  # (N, C)
+        shape = self.slots, options.width, tokens.size(1)
+        if len(self._places.rows) < self.slots * options.width:
+            grid = log_probs.new_full((self.slots * options.width, tokens.size(1)), -torch.inf)
+            log_probs = grid.index_copy(0, self._places.rows, log_probs)
+            tokens = tokens.new_full(grid.shape, EOS).index_copy_(0, self._places.rows, tokens)
+        log_probs, tokens = log_probs.view(shape), tokens.view(shape)
+        if self._is_greedy or options.sampling is not None:
+            beams.assign(extend_each(beams, log_probs.squeeze(2), tokens.squeeze(2)))
+            return
+        if self.kernels.advance is not None and self._observer is None:
+            margin = None if options.exact else MARGIN
+            self.kernels.advance(beams, log_probs, tokens, self._penalties, margin, GROWTH)
+            return
+        candidates = best_candidates(beams, log_probs, tokens)
+        after = advance(beams, candidates, self._penalties, options)
+        if self._observer is not None:
+            self._observer(beams, candidates, after)
+        beams.assign(after)
+
+    @property
+    def _is_greedy(self) -> bool:
+        """Whether the most probable token of each step is chosen: a beam of 1 ends with the first `</s>`."""
+        return self.options.beam == 1 and self.options.sampling is None and self._observer is None
+
+    def _logits(self) -> Tensor:
+        """Return the logits (N, V) of the tokens that follow the newest ones; of an ensemble, log(Σₘ pₘ / M)."""
+        newest, options = self.beams.tokens.flatten()[self._places.rows], self.options
+        # another rule may forbid the largest logit, and the others are not precise
+        screened = self._is_greedy and not options.log_probs and not self._has_rules and len(self.models) == 1
+        mean: Tensor | None = None
+        for model, cache in zip(self.models, self._caches, strict=True):
+            logits = model.logits(model.decode_step(newest, cache), screened)
+            if len(self.models) > 1:
+                logits = logits.float().log_softmax(-1)
+            mean = logits if mean is None else torch.logaddexp(mean, logits, out=mean)
+        assert mean is not None
+        return mean if len(self.models) == 1 else mean.sub_(math.log(len(self.models)))
+
+    @property
+    def _has_rules(self) -> bool:
+        """Whether there are other rules than those of every search."""
+        return self._required is not None or self.options.no_repeat_ngram is not None
+
+    def _next_tokens(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the C best or drawn next tokens of the hypotheses, and their log-probabilities, both (N, C)."""
+        options, places, beams = self.options, self._places, self.beams
+        sentences = places.rows // places.beam
+        lengths = beams.lengths[sentences]
+        must_end = beams.limits[sentences] == lengths
+        count = 1 if self._is_greedy else options.beam + 1
+        if not self._has_rules and options.sampling is None:
+            normalized = options.log_probs or not self._is_greedy
+            return self.kernels.best_tokens(logits, must_end, count, normalized)
+        logits = logits.float()
+        log_probs = logits.log_softmax(-1)
+        required = None if self._required is None else self._required[sentences, lengths - 1]
+        prefixes = Prefixes(beams.history[:, :, 0].flatten(0, 1)[places.rows], lengths, must_end, required)
+        if self._noise is None:
+            apply_rules(log_probs, prefixes, options.no_repeat_ngram)
+            return largest(log_probs, count)
+        assert options.sampling is not None
+        apply_rules(logits, prefixes, options.no_repeat_ngram)
+        noise = self._noise[sentences, places.rows % places.beam, lengths - 1]
+        tokens = draw(logits, noise, options.sampling).unsqueeze(1)
+        return log_probs.gather(1, tokens), tokens
+
+    def _encode(self, sentences: Sequence[Sentence]) -> Encoded:
+        """Encode sentences, which `_begin` begins to search."""
+        rows = Rows.of([one.source for one in sentences]).sent(self.kernels.sent)
+        return Encoded(sentences, rows, [model.encode_keys_values(rows) for model in self.models])
+
+    def _begin(self, slots: Sequence[int], encoded: Encoded, count: int) -> Sequence[Sentence]:
+        """Begin to search the next so many encoded sentences in these slots; return them."""
+        start, end, options = encoded.first, encoded.first + count, self.options
+        encoded.first = end
+        sentences = encoded.sentences[start:end]
+        numbers = [slots, [len(one.source) for one in sentences], [one.limit for one in sentences]]
+        places, lengths, limits = self.kernels.sent(torch.tensor(numbers)).unbind()
+        of_rows, rows = encoded.rows.part(start, end)
+        if not self._caches:
+            self._caches = [
+                DecoderCache.empty(of_model[0], len(of_model), self._source, self._places)
+                for of_model in encoded.keys_values
+            ]
+        for cache, of_model in zip(self._caches, encoded.keys_values, strict=True):
+            cache.load(places, rows, lengths, [of_layer[of_rows] for of_layer in of_model])
+        self.beams.begin(places, limits, 1 if options.sampling is None else options.width)
+        if self._required is not None:
+            required = torch.full((count, self._required.size(1)), -1)
+            for row, one in zip(required, sentences, strict=True):
+                row[: len(one.prefix)] = torch.tensor(one.prefix)
+            self._required.index_copy_(0, places, self.kernels.sent(required))
+        if self._noise is not None:
+            noise = noise_for([one.source for one in sentences], [one.limit for one in sentences], options)
+            self._noise[:, :, : noise.size(2)].index_copy_(0, places, self.kernels.sent(noise))
+        self._select_rows()
+        return sentences
+
+    def _look(self) -> "Look":
+        """Return a function that returns the hypotheses of those of some slots whose search has ended by now."""
+        self._select_rows()
+        beams = self.beams
+        active = (beams.log_probs > -torch.inf).any(1)
+        fetched = self.kernels.fetched(active, beams.finished_tokens, beams.finished_log_probs, beams.finished_lengths)
+
+        def look(slots: Sequence[int]) -> dict[int, list[Hypothesis]]:
+            of_slots, tokens, *numbers = fetched()
+            is_active = of_slots.tolist()
+            ended = [slot for slot in slots if not is_active[slot]]
+            if not ended:
+                return {}
+            log_probs, lengths = (of_all[ended].tolist() for of_all in numbers)
+            ids = tokens[ended, :, : max(map(max, lengths))].tolist()
+            rows = zip(ids, log_probs, lengths, strict=True)
+            return {slot: hypotheses(*row, self.options) for slot, row in zip(ended, rows, strict=True)}
+
+        return look
+
+    def _select_rows(self) -> None:
+        """If the host looks after each step, compute active hypotheses only."""
+        if self.kernels.steps_per_look == 1:
+            self._places.rows = (self.beams.log_probs.flatten() > -torch.inf).nonzero().squeeze(1)
