@@ -44,14 +44,16 @@ class Rows:
     groups: tuple[int, ...] = ()  # sentences at which length groups begin, besides the first
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> "Rows":
-        """Return sentences of ids as one length group."""
+    def of(cls, sentences: Sequence[Sequence[int]], fill_to: int = 1) -> "Rows":
+        """Return sentences of ids as one length group, filled by others to a multiple of so many tokens."""
         stored = Sentences.of(sentences)
-        offsets = _offsets(stored.lengths)
-        tiles = tile_edges(offsets, offsets)
-        arrays = (stored.ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(stored.ids) * 2)])
-        ids, positions, numbers, edges = (torch.from_numpy(array.astype(np.int32)) for array in arrays)
-        return cls(ids, positions, numbers, edges, offsets)
+        fillers, _ = _filler_lengths(-len(stored.ids) % fill_to, 0)
+        offsets = _offsets(np.concatenate([stored.lengths, fillers]))
+        ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
+        ids[: len(stored.ids)] = stored.ids
+        arrays = (ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(ids) * 2)])
+        numbers, positions, sentence_numbers, edges = (torch.from_numpy(array.astype(np.int32)) for array in arrays)
+        return cls(numbers, positions, sentence_numbers, edges, offsets)
 
     @classmethod
     def of_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Rows":

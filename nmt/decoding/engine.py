@@ -3,13 +3,14 @@
 Sentences are sorted by length, cut into batches, searched, and returned in order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
+from typing import Any, NamedTuple
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.beam import Hypothesis
-from nmt.decoding.models import BatchRunner, Models, in_halves, in_order, length_batches
+from nmt.decoding.models import BatchRunner, Models, RemoteRunner, in_halves, in_order, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
@@ -60,6 +61,51 @@ class TorchEngine:
         return BatchRunner(
             [model.for_inference(self.kernels, self._is_prepared) for model in self._models], self._processes
         )
+
+
+class SearchRequest(NamedTuple):
+    """The arguments of `TorchEngine.search` in another process."""
+
+    sentences: Sequence[Sequence[int]]
+    options: SearchOptions
+    prefixes: Sequence[Sequence[int]] | None
+
+
+class RemoteEngine:
+    """What a worker process has in place of an engine: the process that started it searches."""
+
+    def __init__(self, engine: TorchEngine, ask: Callable[[object], Any]) -> None:
+        self.kernels, self.description, self._ask = engine.kernels, engine.description, ask
+        self.runner: BatchRunner = RemoteRunner(engine.runner, ask)
+
+    def search(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, best first, in order."""
+        found: list[list[Hypothesis]] = self._ask(SearchRequest(sentences, options, prefixes))
+        return found
+
+
+def answers(engine: TorchEngine, requests: Sequence[Any]) -> list[Any]:
+    """Return what the engine computes for requests of remote ones; searches with equal options are one."""
+    results: list[Any] = [None] * len(requests)
+    searches: dict[str, list[int]] = {}
+    for number, request in enumerate(requests):
+        if isinstance(request, SearchRequest):
+            searches.setdefault(request.options.model_dump_json(), []).append(number)
+        else:
+            results[number] = engine.runner.run(*request)
+    for numbers in searches.values():
+        joined = [requests[number] for number in numbers]
+        sentences = [ids for one in joined for ids in one.sentences]
+        prefixes = [prefix for one in joined for prefix in one.prefixes or [()] * len(one.sentences)]
+        found = iter(engine.search(sentences, joined[0].options, prefixes))
+        for number, one in zip(numbers, joined, strict=True):
+            results[number] = list(islice(found, len(one.sentences)))
+    return results
 
 
 def search_all(
@@ -128,4 +174,4 @@ def _search_batch(
             f"a sentence of {len(sentence[0]) + 1} tokens with a beam of {options.width} does not fit in the memory of"
         )
 
-    return in_halves(found, sentences, models[0].device, too_long)
+    return in_halves(found, sentences, models[0].kernels, too_long)

@@ -57,7 +57,7 @@ def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Head]) -
     def too_long(pair: Pair) -> str:
         return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in the memory of"
 
-    return in_halves(partial(_force, models[0], heads), pairs, models[0].device, too_long)
+    return in_halves(partial(_force, models[0], heads), pairs, models[0].kernels, too_long)
 
 
 @torch.inference_mode()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from nmt.errors import ConfigError, ModelError
+from nmt.kernels import Kernels
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.device import is_oom, release_cached_blocks
@@ -110,7 +111,7 @@ def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = m
 def in_halves(
     function: Callable[[Sequence[Item]], list[Result]],
     items: Sequence[Item],
-    device: torch.device,
+    kernels: Kernels,
     too_long: Callable[[Item], str],
 ) -> list[Result]:
     """Return the results of a function for a batch, computed in halves if it does not fit into the device's memory.
@@ -124,15 +125,16 @@ def in_halves(
             raise
         if len(items) == 1:
             raise ConfigError(
-                f"{too_long(items[0])} {device}; use a smaller --beam, split long lines into sentences, "
+                f"{too_long(items[0])} {kernels.device}; use a smaller --beam, split long lines into sentences, "
                 "or compute with --device cpu"
             ) from None
     # outside the handler, where the traceback no longer holds the tensors of the failed computation
-    release_cached_blocks(device)
+    kernels.release_captured()
+    release_cached_blocks(kernels.device)
     half = len(items) // 2
     return [
-        *in_halves(function, items[:half], device, too_long),
-        *in_halves(function, items[half:], device, too_long),
+        *in_halves(function, items[:half], kernels, too_long),
+        *in_halves(function, items[half:], kernels, too_long),
     ]
 
 

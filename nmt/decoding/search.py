@@ -19,13 +19,14 @@ from nmt.batching.batch import Rows
 from nmt.decoding.beam import GROWTH, MARGIN, Beams, Hypothesis, Observer, advance, best_candidates, hypotheses
 from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
 from nmt.decoding.sampling import draw, extend_each, noise_for
-from nmt.kernels.reference import Places, largest
+from nmt.kernels.reference import PLAIN, Places, largest
 from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
 Models = Sequence[Transformer]
 Look = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
+_ROWS_PER_LOOK = 8192  # computed between two looks, if it is more than one step
 _REFILLS = 8  # slots are filled with new sentences when one in so many is free
 
 
@@ -102,13 +103,17 @@ class Search:
         # (B, P) the tokens that a hypothesis must begin with, -1 where there are none
         self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
-        self._step = self.kernels.recorded(self.step)
+        self._record_step = self.kernels.recorder()
+        # scores by their definition read padded sentences
+        by_kernels = all(model.attends_by_kernels for model in models)
+        self._record_rows = (self.kernels if by_kernels else PLAIN).recorder_of_rows()
         self._observer: Observer | None = None
 
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence; the longest should come first."""
-        self._observer, step = observer, self._step if observer is None else self.step
-        looks_after_steps = self.kernels.steps_per_look > 1
+        self._observer = observer
+        looks_after_steps, rows = self.kernels.steps_per_look > 1, self.slots * self.options.width
+        steps_per_look = min(self.kernels.steps_per_look, max(1, _ROWS_PER_LOOK // rows))
         self._places.longest = self.beams.history.size(3) if looks_after_steps else 0
         self.beams.log_probs.fill_(-torch.inf)  # what a search that failed has left
         free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()  # and the first look at a slot
@@ -121,10 +126,10 @@ class Search:
                 slots, free = free[:few], free[few:]
                 begun = self._begin(slots, encoded, few)
                 searched |= {slot: (one, done + len(looks)) for slot, one in zip(slots, begun, strict=True)}
-            for _ in range(self.kernels.steps_per_look):
+            for _ in range(steps_per_look):
                 if not looks_after_steps:  # else it stays as it was recorded
                     self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
-                step()
+                self._record_step(self.step)
             looks.append(self._look())
             if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
                 encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])
@@ -209,8 +214,12 @@ class Search:
 
     def _encode(self, sentences: Sequence[Sentence]) -> Encoded:
         """Encode sentences, which `_begin` begins to search."""
-        rows = Rows.of([one.source for one in sentences]).sent(self.kernels.sent)
-        return Encoded(sentences, rows, [model.encode_keys_values(rows) for model in self.models])
+        in_ram = Rows.of([one.source for one in sentences], self.kernels.encoder_multiple)
+        rows, keys_values = self._record_rows(self._keys_values, in_ram)
+        return Encoded(sentences, rows, keys_values)
+
+    def _keys_values(self, rows: Rows) -> list[list[Tensor]]:
+        return [model.encode_keys_values(rows) for model in self.models]
 
     def _begin(self, slots: Sequence[int], encoded: Encoded, count: int) -> Sequence[Sentence]:
         """Begin to search the next so many encoded sentences in these slots; return them."""

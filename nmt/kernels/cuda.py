@@ -31,6 +31,7 @@ class CudaKernels(Kernels):
     name = "Triton"
     fuses_step = True
     chunk_logits = 2**30  # 2 GiB in bf16
+    encoder_multiple = 1024
     steps_per_look = 4
     advance = staticmethod(triton_search.advance)
     utilization = (0.15, 0.6)
@@ -135,9 +136,13 @@ class CudaKernels(Kernels):
         few = 1 << -(-(count - 1).bit_length() // 2) * 2  # 1, 4, 16, 64, …
         return min(few, most), source, target
 
-    def recorded(self, function: Callable[[], None]) -> Callable[[], None]:
+    def recorder(self) -> Callable[[Callable[[], None]], None]:
         """Record a function at its second call, and replay it from then on."""
-        return _Recorded(function, self) if self.device.type == "cuda" else function  # or Triton's interpreter
+        return _Recorder(self) if self.device.type == "cuda" else super().recorder()  # in Triton's interpreter
+
+    def recorder_of_rows(self) -> Callable[[Callable[[Rows], Made], Rows], tuple[Rows, Made]]:
+        """Record a function of rows for each number of rows that comes again."""
+        return _RowsRecorder(self) if self.device.type == "cuda" else super().recorder_of_rows()
 
     def kept(self, key: object, make: Callable[[], Made]) -> Made:
         """Keep the last searches with their recordings."""
@@ -295,22 +300,61 @@ class _Captured:
         self._graphs[key] = graph, static
 
 
-class _Recorded:
-    """A function without arguments that is recorded in a CUDA graph at its second call, when all is compiled."""
+class _Recorder:
+    """Records a function without arguments in a CUDA graph at its second call, when all is compiled."""
 
-    def __init__(self, function: Callable[[], None], kernels: "CudaKernels") -> None:
-        self._function, self._kernels = function, kernels
-        self._calls, self._graph = 0, cast("torch.cuda.CUDAGraph | None", None)
+    def __init__(self, kernels: CudaKernels) -> None:
+        self._kernels, self._calls = kernels, 0
+        self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self) -> None:
-        """Apply the function."""
+    def __call__(self, function: Callable[[], None]) -> None:
+        """Call the function."""
         self._calls += 1
         if self._calls == 2:
             try:
-                self._graph = _graph_of(self._function, None)
+                self._graph = _graph_of(function, None)
             except RuntimeError as error:
                 self._kernels.problem = _reason_not_to_record(error, "a search")
-        (self._graph.replay if self._graph is not None else self._function)()
+        (function if self._graph is None else self._graph.replay)()
+
+
+class _RowsRecorder:
+    """Records a function of rows for each number of rows that comes again; all graphs share one pool of memory."""
+
+    def __init__(self, kernels: CudaKernels) -> None:
+        self._kernels = kernels
+        self._seen: Counter[object] = Counter()
+        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, Any]] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, function: Callable[[Rows], Made], rows: Rows) -> tuple[Rows, Made]:
+        """Call the function with rows in RAM; return them on the device, and its result."""
+        key = len(rows.ids), rows.longest_tiles
+        self._seen[key] += 1
+        if key not in self._graphs and self._seen[key] > 1 and len(self._graphs) < _MOST_GRAPHS:
+            self._record(key, function, rows)
+        if key not in self._graphs:
+            rows = rows.sent(self._kernels.sent)
+            return rows, function(rows)
+        graph, buffer, result = self._graphs[key]
+        rows = rows.sent(lambda tensor: buffer.copy_(tensor.pin_memory(), non_blocking=True))
+        graph.replay()
+        return rows, cast(Made, result)
+
+    def _record(self, key: object, function: Callable[[Rows], Made], rows: Rows) -> None:
+        buffers, results = list[Tensor](), list[Made]()
+
+        def send(tensor: Tensor) -> Tensor:
+            buffers.append(self._kernels.sent(tensor))
+            return buffers[0]
+
+        static = rows.sent(send)
+        try:
+            graph = _graph_of(lambda: results.append(function(static)), self._pool)
+        except RuntimeError as error:
+            self._kernels.problem = _reason_not_to_record(error, "the encoder")
+            return
+        self._graphs[key] = graph, buffers[0], results[0]
 
 
 def _graph_of(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:

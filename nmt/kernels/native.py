@@ -231,10 +231,12 @@ def attend(queries: Tensor, cells: Tensor, places: Places, heads: int, newest: T
     dim = queries.size(1)
     assert (queries.dtype, queries.stride(1), cells.stride(3), cells.size(3)) == (torch.float32, 1, 1, 2 * dim)
     assert (rows.dtype, rows.is_contiguous(), lengths.dtype, lengths.is_contiguous()) == (torch.int64, True) * 2
-    assert len(rows) == len(queries)
-    assert len(lengths) == cells.size(1)
+    assert cells.dtype in (torch.float32, torch.bfloat16)
+    assert (len(rows), len(lengths)) == (len(queries), cells.size(1))
+    assert cells.size(2) == (1 if ancestors is None else places.beam)
     if ancestors is not None:
         assert (ancestors.dtype, ancestors.stride(2)) == (torch.int32, 1)
+        assert ancestors.shape == (cells.size(1), places.beam, len(cells))
         assert ancestors.stride(0) == places.beam * ancestors.stride(1)
     assert newest is None or (newest.dtype == torch.float32 and newest.stride() == queries.stride())
     scratch = queries.new_empty((2 + heads) * len(cells))  # offsets of cells, in 64 bits, and weights

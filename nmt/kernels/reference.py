@@ -52,6 +52,7 @@ class Kernels:
 
     name = "torch"
     encoder_rows: ClassVar[int | None] = None  # rows that are encoded at a time in inference; None: any number
+    encoder_multiple: ClassVar[int] = 1  # of rows that are encoded in a search
     # least and largest share of the rate of matrix products that trainings reach
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
     chunk_logits: ClassVar[int] = 2**25  # logits in memory at a time in training
@@ -179,9 +180,21 @@ class Kernels:
         """
         return count, source, target
 
-    def recorded(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a function without arguments, which may be recorded at its first use and replayed from then on."""
-        return function
+    def recorder(self) -> Callable[[Callable[[], None]], None]:
+        """Return what calls a function, always the same one; it may be recorded, and replayed from then on."""
+        return lambda function: function()
+
+    def recorder_of_rows(self) -> Callable[[Callable[[Rows], Made], Rows], tuple[Rows, Made]]:
+        """Return what calls a function, always the same one, with rows in RAM; it returns them on the device, too.
+
+        The next call may overwrite the results of the last one.
+        """
+
+        def call(function: Callable[[Rows], Made], rows: Rows) -> tuple[Rows, Made]:
+            rows = rows.sent(self.sent)
+            return rows, function(rows)
+
+        return call
 
     def kept(self, key: object, make: Callable[[], Made]) -> Made:
         """Return what was made for the same key before, if recordings in it can be used again; else make it."""

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar
 
 from nmt.errors import ModelError, NMTError
 
@@ -87,7 +87,7 @@ class WorkerPool(Generic[Context]):
     threads that it does not have. The workers end with the thread that started them.
 
     Each worker calls `on_start` first. `advice` ends the message about a worker that was killed. While a worker runs a
-    task, it may `ask` the first process, which returns `answer(request)`.
+    task, it may `ask` the first process, which returns `answer(requests)` for the requests that wait.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class WorkerPool(Generic[Context]):
         count: int,
         advice: str = "use fewer processes",
         on_start: Callable[[], object] = lambda: None,
-        answer: Callable[[Any], object] | None = None,
+        answer: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:
         self._context = context
         self._advice, self._on_start, self._answer = advice, on_start, answer
@@ -136,6 +136,7 @@ class WorkerPool(Generic[Context]):
         idle = list(self._workers.values())
         running: dict[Connection, int] = {}
         finished: dict[int, bytes] = {}
+        requests: dict[Connection, Any] = {}
         while True:
             while idle and (task := ahead or next(tasks, None)) is not None:
                 pipe, ahead = idle.pop(), None
@@ -153,17 +154,25 @@ class WorkerPool(Generic[Context]):
             if not running:
                 return
             ahead = ahead or next(tasks, None)
-            ready = wait(list(running))
+            ready = wait([pipe for pipe in running if pipe not in requests], 0 if requests else None)
             for pipe in [pipe for pipe in running if pipe in ready]:
                 with self._death_explained():
                     message = pipe.recv_bytes()
                 if message.startswith(_REQUEST):
-                    answer = pickle.dumps(cast("Callable[[Any], object]", self._answer)(pickle.loads(message[1:])))
-                    with self._death_explained():
-                        pipe.send_bytes(answer)
-                    continue
-                finished[running.pop(pipe)] = message
-                idle.append(pipe)
+                    requests[pipe] = pickle.loads(message[1:])
+                else:
+                    finished[running.pop(pipe)] = message
+                    idle.append(pipe)
+            if not ready:  # all that can be answered together have come, and every other worker has a task
+                self._reply(requests)
+                requests.clear()
+
+    def _reply(self, requests: dict[Connection, Any]) -> None:
+        """Answer the requests of workers."""
+        if requests and self._answer is not None:
+            for pipe, answer in zip(requests, self._answer(list(requests.values())), strict=True):
+                with self._death_explained():
+                    pipe.send_bytes(pickle.dumps(answer))
 
     def ask(self, request: object) -> Any:
         """Return what the first process answers to a request, in a worker that runs a task; both are pickled."""

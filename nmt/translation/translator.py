@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -20,9 +21,9 @@ import torch
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
-from nmt.decoding.engine import TorchEngine
+from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
 from nmt.decoding.forced_decoding import Forced, force_all
-from nmt.decoding.models import RemoteRunner, check_same_vocabulary
+from nmt.decoding.models import check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
@@ -148,7 +149,9 @@ class Translator:
         runtime = runtime or RuntimeSettings()
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self.engine = TorchEngine([one.model for one in self.models], runtime, process_count)
+        self.engine: TorchEngine | RemoteEngine = TorchEngine(
+            [one.model for one in self.models], runtime, process_count
+        )
         self._process_count = process_count
         # The size of line batches and of batches, as a multiple of the default.
         self.scale = self.engine.kernels.search_scale
@@ -265,15 +268,14 @@ class Translator:
 
         Items and results are pickled. The work may change nothing but what it returns.
         """
-
-        def search_here(request: Any) -> object:
-            return self.engine.runner.run(*request)
+        engine = self.engine
+        assert isinstance(engine, TorchEngine), "a worker has no workers"
 
         def begin() -> None:
             torch.set_num_threads(1)
-            self.engine.runner = RemoteRunner(self.engine.runner, pool.ask)
+            self.engine = RemoteEngine(engine, pool.ask)
 
-        pool = WorkerPool(work, self.text_processes, "use fewer --threads", begin, search_here)
+        pool = WorkerPool(work, self.text_processes, "use fewer --threads", begin, partial(answers, engine))
         try:
             yield from pool.map(_apply, items)
         finally:
