@@ -125,7 +125,7 @@ def test_gpu_program_on_a_cpu_measures_everything_and_passes(
     assert values["resumed training: largest difference of a weight"] == 0
     assert values["tiny, 600 tokens: target tokens/s"] > 0
     assert values["tatoeba-en-it.yaml: target tokens/s, median"] > 0
-    assert values["beam 5, batches of 2,048 tokens: target tokens/s"] > 0
+    assert values["beam 4, batches of 2,048 tokens: target tokens/s"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,7 +145,7 @@ def test_a_failed_check_is_shown_and_ends_with_exit_code_1(
     monkeypatch.setattr(gpu, "LARGEST_DIFFERENCE", {"fp32": 0.0})
     outputs = iter(range(100))
     monkeypatch.setattr(
-        gpu, "search", lambda model, source, *_: [[Hypothesis([next(outputs)], 0.0, 0.0)]] * len(source)
+        gpu, "search", lambda models, sentences, *_: [[Hypothesis([next(outputs)], 0.0, 0.0)]] * len(sentences)
     )
     for name in ("machine", "resuming", "out_of_memory", "updates", "searches", "training"):
         monkeypatch.setattr(gpu, name, lambda setup: [])

@@ -253,8 +253,8 @@ class DecodeSettings(Section):
     """Correct Chinese punctuation to full width; begin and end translations as their sources, and translate lines in
     capitals and English titles in the case of sentences."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
-    """Padded source tokens × beam in a batch; null for 8,192 on a CPU, where a batch also has at most a few
-    hundred hypotheses, and 131,072 on a GPU."""
+    """Padded source tokens × beam that are searched at a time; null for 8,192 on a CPU, where a batch also has at most
+    a few hundred hypotheses, and on a GPU for 8,192 for each GiB of its memory, at most 524,288."""
 
 
 class RuntimeSettings(Section):

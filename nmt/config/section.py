@@ -1,7 +1,13 @@
-"""The base class of all sections of a recipe, the kinds of values in them, and the error of values that contradict."""
+"""The base class of all sections of a recipe, the kinds of values in them, and the error of values that contradict.
 
+Last, the differences between settings and those that were recorded: in the recipe of a run, in the manifest of a
+prepared corpus and beside an interrupted translation.
+"""
+
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -52,3 +58,44 @@ class SettingError(ConfigError, ValueError):
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"{key}: {problem}")
         self.key, self.problem = key, problem
+
+
+class Difference(NamedTuple):
+    """A setting that is not as it was recorded."""
+
+    key: str  # the dotted key, as in `train.stop.steps`; the entries of a list are numbered from 0
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        before, now = (json.dumps(value, ensure_ascii=False, default=str) for value in (self.before, self.now))
+        return f"{self.key}: was {before}, now {now}"
+
+
+def differences(before: Any, now: Any, key: str = "") -> Iterator[Difference]:
+    """Yield what differs between two settings given as plain data, in the order of their keys.
+
+    Mappings, and lists of mappings, are compared key by key, also with a null in place of one. All other values, such
+    as lists of numbers, are compared as a whole.
+
+    >>> [str(one) for one in differences({"beam": 5, "penalty": {"alpha": 1.0}}, {"beam": 4, "penalty": None})]
+    ['beam: was 5, now 4', 'penalty.alpha: was 1.0, now null']
+    """
+    entries = [_entries(before), _entries(now)]
+    if before == now:
+        return
+    if None in entries or not any(entries):
+        yield Difference(key, before, now)
+        return
+    old, new = (entry or {} for entry in entries)
+    for name in {**old, **new}:
+        yield from differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
+
+
+def _entries(value: Any) -> dict[str, Any] | None:
+    """Return the entries of a mapping or of a list of mappings, an empty dict for null, None for other values."""
+    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
+        return {str(number): entry for number, entry in enumerate(value)}
+    if isinstance(value, dict):
+        return {str(name): entry for name, entry in value.items()}
+    return {} if value is None else None

@@ -1,17 +1,21 @@
-"""The state of a search: hypotheses on the device of the model, and one step of beam search.
+"""The state of a search, hypotheses on the device of the model, and one step of beam search, greedy search or sampling.
 
-B sentences, K hypotheses of each, n hypotheses to return, P positions, C candidates of a hypothesis, V vocabulary.
+B sentences, K hypotheses of each, N of all, n hypotheses to return, P positions, C candidates of a hypothesis, T
+longest output, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.config import Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
+from nmt.system.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
 MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
@@ -189,7 +193,7 @@ def with_finished(beams: Beams, candidates: Candidates, penalties: Tensor) -> Be
 def extended(beams: Beams, log_probs: Tensor, tokens: Tensor, kept: Tensor) -> Beams:
     """Return the state whose hypotheses have one more token each, for log-probabilities and tokens (B, K).
 
-    Those that are not kept (B, K) are no longer active.
+    Those that are not kept (B, K) are no longer active. The tokens are added to the history in place.
     """
     beam, positions = beams.history.size(1), beams.history.size(3)
     places = torch.arange(beam, device=tokens.device).expand_as(tokens)
@@ -200,5 +204,60 @@ def extended(beams: Beams, log_probs: Tensor, tokens: Tensor, kept: Tensor) -> B
         log_probs=torch.where(kept, log_probs, -torch.inf),
         tokens=torch.where(kept, tokens, BOS),
         lengths=beams.lengths + kept.any(1),
-        history=beams.history.scatter(3, at, newest),
+        history=beams.history.scatter_(3, at, newest),
     )
+
+
+# greedy search and sampling, which extend each hypothesis by one token at a time
+
+
+def extend_each(beams: Beams, log_probs: Tensor, tokens: Tensor) -> Beams:
+    """Return the state after each hypothesis is extended by its chosen token, of this log-probability, both (B, K).
+
+    The tables of tokens, which are the largest tensors, are changed in place.
+    """
+    totals = beams.log_probs + log_probs
+    active = totals > -torch.inf  # NaN fails this comparison, too
+    ends = active & (tokens == EOS)
+    tokens_table = beams.finished_tokens
+    torch.where(ends.unsqueeze(2), beams.history[:, :, 0], tokens_table, out=tokens_table)
+    beams = replace(
+        beams,
+        finished_log_probs=torch.where(ends, totals, beams.finished_log_probs),
+        finished_lengths=torch.where(ends, beams.lengths.unsqueeze(1), beams.finished_lengths),
+    )
+    return extended(beams, totals, tokens, active & ~ends)
+
+
+def noise_for(sentences: Sequence[Sequence[int]], limits: Sequence[int], options: SearchOptions) -> Tensor:
+    """Return a random number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a sentence's limit.
+
+    It is a function of the source ids and the indices of sample and position only: a sentence gets the same samples in
+    any batch. (Philox, Salmon et al. 2011, is a counter-based generator.)
+    """
+    noise = torch.zeros(len(sentences), options.width, max(limits))
+    for row, ids, limit in zip(noise, sentences, limits, strict=True):
+        for sample, numbers in enumerate(row):
+            key = seed_for("sampling", sample, *ids)
+            drawn = np.random.Generator(np.random.Philox(key=key)).random(limit, dtype=np.float32)
+            numbers[:limit] = torch.from_numpy(drawn)
+    return noise
+
+
+def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:
+    """Return a token (N) for each row of logits (N, V) and each number in [0, 1) of the noise (N).
+
+    Inverse transform sampling: the token into whose share of [0, 1) the number falls. Shares are in the order of the
+    vocabulary, so that rounding moves their ends a little and never swaps two. Tokens that are as probable as the last
+    one of top_p are kept too.
+    """
+    logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
+    probabilities = logits.softmax(-1)
+    if sampling.top_p < 1:
+        ranked = probabilities.sort(-1, descending=True).values
+        before = ranked.cumsum(-1) - ranked  # the first has nothing before it and is kept
+        last = ranked.masked_fill(before >= sampling.top_p, 1.0).amin(-1, keepdim=True)
+        probabilities = probabilities.masked_fill(probabilities < last, 0.0)
+    ends = probabilities.cumsum(-1)
+    # a product with a number below 1 is less than the sum of all shares, also after rounding
+    return (ends <= noise.unsqueeze(-1) * ends[..., -1:]).sum(-1)

@@ -16,10 +16,21 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.beam import GROWTH, MARGIN, Beams, Hypothesis, Observer, advance, best_candidates, hypotheses
+from nmt.decoding.beam import (
+    GROWTH,
+    MARGIN,
+    Beams,
+    Hypothesis,
+    Observer,
+    advance,
+    best_candidates,
+    draw,
+    extend_each,
+    hypotheses,
+    noise_for,
+)
 from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
-from nmt.decoding.sampling import draw, extend_each, noise_for
-from nmt.kernels.reference import PLAIN, Places, largest
+from nmt.kernels.reference import Places, largest
 from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
@@ -104,9 +115,8 @@ class Search:
         self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
         self._record_step = self.kernels.recorder()
-        # scores by their definition read padded sentences
-        by_kernels = all(model.attends_by_kernels for model in models)
-        self._record_rows = (self.kernels if by_kernels else PLAIN).recorder_of_rows()
+        # scores by their definition read padded sentences, whose shapes differ
+        self._record_rows = self.kernels.recorder_of_rows(all(model.attends_by_kernels for model in models))
         self._observer: Observer | None = None
 
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:

@@ -16,7 +16,17 @@ from torch import Tensor, nn
 
 from nmt.batching.batch import TILE, Batch, Rows
 from nmt.kernels import triton_attention, triton_rows, triton_search
-from nmt.kernels.reference import Kernels, Made, Places, Precision, Product, Results, Stream
+from nmt.kernels.reference import (
+    Kernels,
+    KeysValuesOfModels,
+    Made,
+    Places,
+    Precision,
+    Product,
+    Results,
+    RowsRecorder,
+    Stream,
+)
 from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
@@ -140,9 +150,10 @@ class CudaKernels(Kernels):
         """Record a function at its second call, and replay it from then on."""
         return _Recorder(self) if self.device.type == "cuda" else super().recorder()  # in Triton's interpreter
 
-    def recorder_of_rows(self) -> Callable[[Callable[[Rows], Made], Rows], tuple[Rows, Made]]:
+    def recorder_of_rows(self, may_record: bool) -> RowsRecorder:
         """Record a function of rows for each number of rows that comes again."""
-        return _RowsRecorder(self) if self.device.type == "cuda" else super().recorder_of_rows()
+        records = may_record and self.device.type == "cuda"
+        return _RowsRecorder(self) if records else super().recorder_of_rows(may_record)
 
     def kept(self, key: object, make: Callable[[], Made]) -> Made:
         """Keep the last searches with their recordings."""
@@ -324,10 +335,10 @@ class _RowsRecorder:
     def __init__(self, kernels: CudaKernels) -> None:
         self._kernels = kernels
         self._seen: Counter[object] = Counter()
-        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, Any]] = {}
+        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, KeysValuesOfModels]] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, function: Callable[[Rows], Made], rows: Rows) -> tuple[Rows, Made]:
+    def __call__(self, function: Callable[[Rows], KeysValuesOfModels], rows: Rows) -> tuple[Rows, KeysValuesOfModels]:
         """Call the function with rows in RAM; return them on the device, and its result."""
         key = len(rows.ids), rows.longest_tiles
         self._seen[key] += 1
@@ -339,10 +350,10 @@ class _RowsRecorder:
         graph, buffer, result = self._graphs[key]
         rows = rows.sent(lambda tensor: buffer.copy_(tensor.pin_memory(), non_blocking=True))
         graph.replay()
-        return rows, cast(Made, result)
+        return rows, result
 
-    def _record(self, key: object, function: Callable[[Rows], Made], rows: Rows) -> None:
-        buffers, results = list[Tensor](), list[Made]()
+    def _record(self, key: object, function: Callable[[Rows], KeysValuesOfModels], rows: Rows) -> None:
+        buffers, results = list[Tensor](), list[KeysValuesOfModels]()
 
         def send(tensor: Tensor) -> Tensor:
             buffers.append(self._kernels.sent(tensor))

@@ -33,6 +33,7 @@ _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-
 _SOURCES = [Path(__file__).with_name(name) for name in ("products.cpp", "attention_step.cpp", "attention_rows.cpp")]
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, ctypes.c_bool)
+_ATTEND = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _LONG)
 _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
@@ -247,12 +248,8 @@ def attend(queries: Tensor, cells: Tensor, places: Places, heads: int, newest: T
     arguments = (_LONG * 13)(*pointers, *cells.stride()[:3], of_ancestors, *sizes)
     out = queries.new_empty(len(queries), dim)
     added = None if newest is None else newest.data_ptr()
-    kernel = loaded.attend_bf16 if cells.dtype == torch.bfloat16 else loaded.attend_fp32
-    kernel(
-        arguments,
-        *(_POINTER(pointer) for pointer in (out.data_ptr(), queries.data_ptr(), added)),
-        *(_LONG(number) for number in (queries.stride(0), len(queries))),
-    )
+    attend = _ATTEND(("attend_bf16" if cells.dtype == torch.bfloat16 else "attend_fp32", loaded))
+    attend(arguments, out.data_ptr(), queries.data_ptr(), added, queries.stride(0), len(queries))
     return out
 
 

@@ -26,6 +26,9 @@ Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries 
 
 
 Made = TypeVar("Made")
+KeysValuesOfModels = list[list[Tensor]]  # (M, 2D) of each model and layer
+# Calls a function of rows, which are in RAM; returns them on the device, and its result.
+RowsRecorder = Callable[[Callable[[Rows], KeysValuesOfModels], Rows], tuple[Rows, KeysValuesOfModels]]
 _BLOCK = 64  # numbers, of which only the maximum is compared at first
 
 
@@ -184,13 +187,13 @@ class Kernels:
         """Return what calls a function, always the same one; it may be recorded, and replayed from then on."""
         return lambda function: function()
 
-    def recorder_of_rows(self) -> Callable[[Callable[[Rows], Made], Rows], tuple[Rows, Made]]:
-        """Return what calls a function, always the same one, with rows in RAM; it returns them on the device, too.
+    def recorder_of_rows(self, may_record: bool) -> RowsRecorder:
+        """Return what calls a function, always the same one, which may be recorded, or not.
 
-        The next call may overwrite the results of the last one.
+        If it is, the next call may overwrite the results of the last one.
         """
 
-        def call(function: Callable[[Rows], Made], rows: Rows) -> tuple[Rows, Made]:
+        def call(function: Callable[[Rows], KeysValuesOfModels], rows: Rows) -> tuple[Rows, KeysValuesOfModels]:
             rows = rows.sent(self.sent)
             return rows, function(rows)
 

@@ -268,11 +268,8 @@ def _advance_kernel(
                 tl.store(finished + to, normalized)
                 tl.store(finished_log_probs + to, log_prob)
                 tl.store(finished_lengths + to, length.to(tl.int64))
-                for start in range(0, length, BLOCK):
-                    position = start + tl.arange(0, BLOCK)
-                    prefix = tl.load(of_history + (at // C) * 2 * positions + position, mask=position < length)
-                    to_prefix = finished_tokens + to.to(tl.int64) * positions + position
-                    tl.store(to_prefix, prefix, mask=position < length)
+                prefix = of_history + (at // C) * 2 * positions
+                _copy(finished_tokens + to.to(tl.int64) * positions, prefix, length, BLOCK)
             if newest != LAST and log_prob > float("-inf"):
                 is_next = place == extended
                 new_log_probs = tl.where(is_next, log_prob, new_log_probs)
@@ -290,17 +287,35 @@ def _advance_kernel(
         tl.store(tokens + sentence * K + place, new_tokens.to(tl.int64), mask=place < K)
         if tl.max(new_log_probs, 0) > float("-inf"):
             tl.store(lengths + sentence, (length + 1).to(tl.int64))
-            for start in range(0, length, BLOCK):
-                position = start + tl.arange(0, BLOCK)
-                mask = (place < K)[:, None] & (position < length)[None, :]
-                old = of_history + parents[:, None] * 2 * positions + position[None, :]
-                new = of_history + place[:, None] * 2 * positions + position[None, :]
-                of_tokens = tl.load(old, mask=mask)
-                of_places = tl.load(old + positions, mask=mask)
-                tl.debug_barrier()  # all are read before one is written
-                tl.store(new, of_tokens, mask=mask)
-                tl.store(new + positions, of_places, mask=mask)
+            _continue(of_history, parents, positions, length, K, PLACES, BLOCK)
             newest_place = of_history + place * 2 * positions + length
             fits = (place < K) & (length < positions)
             tl.store(newest_place, new_tokens, mask=fits)
             tl.store(newest_place + positions, place, mask=fits)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _copy(to: tl.tensor, source: tl.tensor, length: tl.tensor, BLOCK: tl.constexpr) -> None:
+    """Copy numbers to another place."""
+    for start in range(0, length, BLOCK):
+        position = start + tl.arange(0, BLOCK)
+        tl.store(to + position, tl.load(source + position, mask=position < length), mask=position < length)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _continue(
+    history: tl.tensor, parents: tl.tensor, positions: tl.tensor, length: tl.tensor, K: tl.constexpr,
+    PLACES: tl.constexpr, BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
+    """Replace the history of each place (K, 2, P) by that of its parent, up to a length."""
+    place = tl.arange(0, PLACES)
+    for start in range(0, length, BLOCK):
+        position = start + tl.arange(0, BLOCK)
+        mask = (place < K)[:, None] & (position < length)[None, :]
+        old = history + parents[:, None] * 2 * positions + position[None, :]
+        new = history + place[:, None] * 2 * positions + position[None, :]
+        of_tokens = tl.load(old, mask=mask)
+        of_places = tl.load(old + positions, mask=mask)
+        tl.debug_barrier()  # all are read before one is written
+        tl.store(new, of_tokens, mask=mask)
+        tl.store(new + positions, of_places, mask=mask)

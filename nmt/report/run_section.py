@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
-from nmt.config.recorded import Difference, differences
+from nmt.config.section import Difference, differences
 from nmt.report.drawing import COLOURS, Drawing, new_figure
 from nmt.report.page import Html, Section, bullets, element, facts, figures, folded, joined, shown, table
 from nmt.report.run_records import Record, RunRecords

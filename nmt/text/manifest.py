@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import Data, MaxLength, Recipe
-from nmt.config.recorded import differences
+from nmt.config.section import differences
 from nmt.errors import DataError
 from nmt.system.files import Marker
 from nmt.text.corpus import text_files

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.config import Recipe, load_recipe
-from nmt.config.recorded import differences
+from nmt.config.section import differences
 from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.model.checkpoint import read_configuration
 from nmt.system import distributed

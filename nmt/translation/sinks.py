@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.config.recorded import differences
+from nmt.config.section import differences
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
 from nmt.system.distributed import rank

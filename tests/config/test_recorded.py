@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nmt.config.recorded import differences
+from nmt.config.section import differences
 
 
 @pytest.mark.parametrize(

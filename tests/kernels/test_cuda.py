@@ -1,7 +1,7 @@
 """Models with the kernels for GPUs against plain torch; on a CPU in Triton's interpreter."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -14,8 +14,8 @@ pytest.importorskip("triton", reason="Triton is not installed: it comes with bui
 
 from nmt.batching.batch import Batch, assemble
 from nmt.config import MaxLength, ModelSettings
-from nmt.decoding.engine import search
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.search import search
 from nmt.kernels import triton_attention
 from nmt.kernels.cuda import CudaKernels
 from nmt.kernels.reference import Kernels
@@ -81,13 +81,45 @@ def test_loss_and_gradients_equal_those_of_plain_torch(changes: dict[str, object
 def test_hidden_states_of_padded_sentences_and_their_search_equal_those_of_plain_torch(
     changes: dict[str, object],
 ) -> None:
-    source, mask = padded([[5] * length + [3] for length in (3, 60, 7, 9, 70)])
+    sources = [[5] * length + [3] for length in (3, 60, 7, 9, 70)]
+    source, _ = padded(sources)
     target, _ = padded([[2] + [8] * length for length in (60, 4, 66, 1, 2)])
     plain, ours = (model_with(kernels, **changes).eval() for kernels in (Kernels(DEVICE), CudaKernels(DEVICE)))
     assert_near(ours(source.to(DEVICE), target.to(DEVICE)), plain(source.to(DEVICE), target.to(DEVICE)))
     options = SearchOptions(beam=2, max_length=MaxLength(factor=0, extra=5))
-    found, expected = (search(model.for_inference(model.kernels), source, mask, options) for model in (ours, plain))
+    found, expected = (search([model.for_inference(model.kernels)], sources, options) for model in (ours, plain))
     assert [best[0].tokens for best in found] == [best[0].tokens for best in expected]
+
+
+def test_searches_have_few_sizes() -> None:
+    kernels = CudaKernels(DEVICE)
+    assert kernels.search_size(1, 9, 28, 2048) == (1, 16, 32)
+    assert kernels.search_size(5, 17, 44, 2048) == (16, 32, 64)
+    assert kernels.search_size(100_000, 16, 42, 2048) == (32, 16, 64)  # 64 tokens a slot at least
+    assert kernels.search_size(100_000, 300, 610, 2048) == (4, 512, 1024)
+    assert kernels.search_size(3, 5000, 9000, 2048)[0] == 1
+
+
+def test_the_last_searches_are_kept_unless_memory_is_short() -> None:
+    kernels, made = CudaKernels(DEVICE), list[int]()
+
+    def make(number: int, problems: int = 0) -> Callable[[], object]:
+        def made_now() -> object:
+            made.append(number)
+            if made.count(number) <= problems:
+                raise torch.OutOfMemoryError
+            return number
+
+        return made_now
+
+    for number in (1, 2, 3, 4, 1, 5):  # the one that is used least recently is 2
+        assert kernels.kept(number, make(number)) == number
+    assert made == [1, 2, 3, 4, 5]
+    assert kernels.kept(1, make(-1)) == 1
+    assert kernels.kept(2, make(2, problems=2)) == 2  # made again when the others are gone
+    assert kernels.kept(1, make(7)) == 7
+    with pytest.raises(torch.OutOfMemoryError):
+        CudaKernels(DEVICE).kept(8, make(8, problems=1))
 
 
 def test_dropout_is_a_function_of_the_seed() -> None:

@@ -1,5 +1,7 @@
 """Tests of worker processes, which test_workers.py runs in a process whose torch has one thread."""
 
+import io
+import json
 import os
 import pickle
 import re
@@ -8,20 +10,31 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from nmt.config import MaxLength
-from nmt.decoding.engine import search_all
+from nmt.config import MaxLength, RuntimeSettings
+from nmt.decoding.engine import SearchRequest, TorchEngine, answers, search_all
 from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError, NMTError
+from nmt.kernels.cpu import CpuKernels
+from nmt.system.console import Console
 from nmt.system.workers import WorkerPool
-from tests.builders import tiny_model
+from nmt.translation import pipeline
+from nmt.translation.pipeline import LineInput, process_lines, score_batch, translate_stream
+from nmt.translation.sinks import StreamOutput
+from nmt.translation.translator import Translator
+from tests.builders import SENTENCES, tiny_loaded_model, tiny_model
+
+QUIET = Console(quiet=True)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 
@@ -60,6 +73,102 @@ def test_forced_decoding_in_workers_equals_that_in_one_process(heads: list[tuple
     for one, other in zip(expected, found, strict=True):
         assert other.token_log_probs == one.token_log_probs
         assert torch.equal(other.attention, one.attention)
+
+
+def _ask_twice(pool: "list[WorkerPool[object]]", item: int) -> tuple[int, int]:
+    return pool[0].ask(item), pool[0].ask(-item)
+
+
+def test_workers_ask_the_first_process_which_answers_several_at_a_time() -> None:
+    context: list[WorkerPool[object]] = []
+    together = []
+
+    def answer(requests: list[int]) -> list[int]:
+        together.append(len(requests))
+        time.sleep(0.02)  # meanwhile the others ask, too
+        return [10 * request for request in requests]
+
+    pool = WorkerPool[object](context, 4, answer=answer)
+    context.append(pool)
+    assert list(pool.map(_ask_twice, range(20))) == [(10 * item, -10 * item) for item in range(20)]
+    assert sum(together) == 40
+    assert max(together) > 1
+
+
+def test_error_while_answering_is_raised_and_ends_the_workers() -> None:
+    context: list[WorkerPool[object]] = []
+
+    def fail(requests: list[int]) -> list[int]:
+        raise ConfigError("a sentence does not fit in the memory")
+
+    pool = WorkerPool[object](context, 2, answer=fail)
+    context.append(pool)
+    with pytest.raises(ConfigError, match="does not fit"):
+        list(pool.map(_ask_twice, range(5)))
+    assert not pool._workers
+
+
+def test_text_processes_translate_as_one_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beside a GPU; searches, alignments and given translations are computed by the first process only."""
+    monkeypatch.setattr(CpuKernels, "uses_cores", False)
+    monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 7)
+    monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 50)
+    lines = [f"{line} {{{number}}}" for number, line in enumerate(SENTENCES * 5)]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    alone, shared = (
+        Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"), process_count=count) for count in (1, 3)
+    )
+    monkeypatch.setattr("nmt.translation.translator._PROCESS_SCALE", 1)
+    processes = set[int]()
+    run = BatchRunner.run
+
+    def recorded(runner: BatchRunner, *rest: Any) -> Any:
+        processes.add(os.getpid())
+        return run(runner, *rest)
+
+    monkeypatch.setattr(BatchRunner, "run", recorded)
+    outputs = []
+    for translator in (alone, shared):
+        options = replace(translator.options(beam=2), alignment=True)
+        output = io.BytesIO()
+        translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, True, QUIET)
+        score = partial(score_batch, translator, options, True)
+        given = LineInput(io.BytesIO(data), parallel=lines)
+        process_lines("scoring", given, StreamOutput(output), score, QUIET, translator)
+        outputs.append(output.getvalue().decode().splitlines())
+    assert len(outputs[0]) == 2 * len(lines)
+    assert [_rounded(json.loads(line)) for line in outputs[1]] == [_rounded(json.loads(line)) for line in outputs[0]]
+    assert processes == {os.getpid()}
+    assert (alone.text_processes, shared.text_processes) == (1, 3)
+    assert isinstance(shared.engine, TorchEngine), "only workers have a remote engine"
+
+
+def _rounded(value: Any) -> Any:
+    """Return JSON data with numbers of three decimals: sentences are searched in other batches."""
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def test_searches_with_equal_options_are_one() -> None:
+    engine = TorchEngine([tiny_model(5, vocabulary=40)], RuntimeSettings(device="cpu"))
+    greedy, wide = (SearchOptions(beam=beam, max_length=SHORT) for beam in (1, 3))
+    ids = sentences(9)
+    requests = [
+        SearchRequest(ids[:4], greedy, None),
+        SearchRequest(ids[4:6], wide, [[5], []]),
+        SearchRequest(ids[6:], greedy, [[], [7, 8], []]),
+        SearchRequest([], wide, None),
+    ]
+    expected = [engine.search(*request) for request in requests]
+    searched: list[int] = []
+    search = engine.search
+    engine.search = lambda ids, *rest: searched.append(len(ids)) or search(ids, *rest)  # type: ignore[method-assign, func-returns-value]
+    for found, alone in zip(answers(engine, requests), expected, strict=True):
+        assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in alone]
+    assert searched == [7, 2]
 
 
 def _fail(context: str, item: int) -> int:
