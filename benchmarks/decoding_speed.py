@@ -41,6 +41,7 @@ from nmt.system.workers import reuse_freed_ram
 from nmt.text.languages import target_language
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
+from nmt.text.tokenizer import EOS
 from nmt.translation.options import TranslateOptions
 from nmt.translation.translator import Translator
 
@@ -126,7 +127,7 @@ def with_ctranslate2(program: Any, loaded: LoadedModel, lines: list[str], option
         length_penalty=search.length_penalty,
         max_decoding_length=search.longest_output(max(map(len, pieces)) + 1),
         max_input_length=0,
-        suppress_sequences=[[target_names[i]] for i in search.forbidden],
+        suppress_sequences=[[name] for name in target_names[:EOS]],  # padding, `<unk>`, `<s>`
     )
     ids = {symbol: i for i, symbol in enumerate(target_names)}
     decoded = [target.decode([ids[piece] for piece in one.hypotheses[0]]) for one in found]

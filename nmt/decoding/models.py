@@ -1,6 +1,7 @@
 """Models that translate: one, or several as an ensemble; functions of them on many batches, in processes or threads."""
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -39,7 +40,7 @@ class BatchRunner:
 
     def __init__(self, models: Models, processes: int = 1) -> None:
         self.models = tuple(models)
-        self._uses_cores = models[0].kernels.uses_cores
+        self._uses_cores, self._lock = models[0].kernels.uses_cores, threading.Lock()
         several = processes > 1 and self._uses_cores
         advice = "give fewer --threads or a smaller decode.batch_tokens"
         one_thread = partial(torch.set_num_threads, 1)
@@ -57,9 +58,17 @@ class BatchRunner:
         return threads if self._pool is None else self._pool.count
 
     def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-        """Return `function(models, batch)` for each batch, in order. The function must be picklable."""
-        if self._pool is not None and len(batches) > 1 and self._pool.can_fork:
+        """Return `function(models, batch)` for each batch, in order. The function must be picklable.
+
+        Several threads may call this at a time. Only the main one uses the processes, which end with the thread that
+        started them.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._pool is not None and len(batches) > 1 and is_main and self._pool.can_fork:
             return list(self._pool.map(function, batches))
+        if not self._uses_cores:
+            with self._lock:  # a search that is kept with its recordings is one at a time
+                return [function(self.models, batch) for batch in batches]
         return _map_in_threads(partial(function, self.models), batches, self.processes)
 
 

@@ -223,7 +223,7 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
         "hypotheses, the best on top, with the probability of the token after its prefix. The thick path is the "
         f"translation, with a probability of {percent(chosen.total)}, the best of {len(finished)} finished hypotheses."
     )
-    return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.beam_search")
+    return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.advance")
 
 
 def percent(log_prob: float) -> str:

@@ -170,8 +170,9 @@ class Translator:
         """Load a model directory or a run.
 
         With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
-        CPU, `process_count` forks translate large texts together, which needs a process without other threads; 1 is
-        always safe and uses threads. Raises ModelError, or ConfigError if the device is not available.
+        CPU, `process_count` forks translate large texts together if the main thread asks for them, and torch has no
+        threads of its own; else threads do. Several threads may use one translator. Raises ModelError, or ConfigError
+        if the device is not available.
         """
         runtime = runtime or RuntimeSettings()
         directories = [Path(directory), *map(Path, others)]

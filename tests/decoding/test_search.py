@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import cast
 
@@ -19,8 +20,10 @@ from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
+from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.reference import Kernels, Made
 from nmt.model.transformer import Transformer
+from nmt.system.workers import WorkerPool
 from tests.builders import tiny_model
 from tests.decoding.reference_search import assert_same, only, slow_beam
 from tests.other_device import OTHER, OtherDevice
@@ -197,3 +200,26 @@ def test_memory_of_a_search_is_released_when_it_ends() -> None:
         assert kernels.last() is None
     finally:
         gc.enable()
+
+
+def test_threads_share_a_search_that_is_kept() -> None:
+    """One after the other: its state and its recordings are those of one search."""
+    kernels, options = FewSlots(2), options_of(3)
+    runner = BatchRunner([tiny_model(1, vocabulary=9).for_inference(kernels)])
+    orders = [[ids[:-1] for ids in SENTENCES[start:] + SENTENCES[:start]] for start in range(len(SENTENCES))] * 3
+    expected = [search_all(runner, order, options) for order in orders]
+    with ThreadPoolExecutor(4) as pool:
+        for found, alone in zip(
+            pool.map(lambda order: search_all(runner, order, options), orders), expected, strict=True
+        ):
+            for hypotheses, others in zip(found, alone, strict=True):
+                assert_same(hypotheses, others)
+
+
+def test_threads_other_than_the_main_one_use_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These would end with the thread, and each of their pipes serves one call at a time."""
+    monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
+    monkeypatch.setattr(WorkerPool, "can_fork", True)
+    runner = BatchRunner([tiny_model(1).for_inference(CpuKernels(CPU))], processes=2)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(runner.run, lambda models, batch: 2 * batch, range(5)).result() == [0, 2, 4, 6, 8]
