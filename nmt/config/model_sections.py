@@ -254,7 +254,7 @@ class DecodeSettings(Section):
     capitals and English titles in the case of sentences."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
     """Padded source tokens × beam that are searched at a time; null for 8,192 on a CPU, where a batch also has at most
-    a few hundred hypotheses, and on a GPU for 8,192 for each GiB of its memory, at most 524,288."""
+    a few hundred hypotheses, and for 32,768 to 524,288 on a GPU, by its memory."""
 
 
 class RuntimeSettings(Section):
