@@ -50,7 +50,7 @@ def test_damaged_recipe_and_scores_are_errors(tmp_path: Path) -> None:
 def test_run_of_another_format_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     (run / "run.json").write_text(json.dumps({"format": "nmt run", "format_version": 1}))
-    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 5: finish it"):
+    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 6: finish it"):
         RunRecords(run)
     (run / "run.json").unlink()
     with pytest.raises(ModelError, match=r"run: this folder is not a run, or has no run\.json"):

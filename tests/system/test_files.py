@@ -212,7 +212,6 @@ def test_new_and_own_folders_are_accepted(tmp_path: Path, content: dict[str, str
         {"notes.txt": "mine"},
         {"recipe.yaml": "name: x", "checkpoints": "x"},
         {"run.json": '{"format": "training plan", "format_version": 1}'},
-        {"run.json": "{"},
     ],
 )
 def test_folders_of_the_user_are_refused(tmp_path: Path, content: dict[str, str]) -> None:
