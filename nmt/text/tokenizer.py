@@ -214,7 +214,7 @@ def initial_files(initial: Path) -> list[Path]:
     """Return the tokenizer files that an initial model lists. Raises ModelError if it is damaged."""
     file = initial / "config.json"
     if not file.exists():  # it may be gone when a run is resumed
-        return [initial / name for name in tokenizer_names(TOKENIZER_NAMES)]
+        return [initial / name for name in tokenizer_names(())]
     content = read_json(file, "copy the model again")
     listed = content.get("files") if isinstance(content, dict) else None
     if not isinstance(listed, dict):

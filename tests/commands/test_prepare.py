@@ -2,7 +2,6 @@
 
 import fcntl
 import gzip
-import json
 import os
 import shutil
 import threading
@@ -16,6 +15,7 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
+from nmt.system.files import write_digested
 from nmt.text.manifest import why_stale
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import preparation
@@ -210,8 +210,8 @@ def start(folder: Path, *overrides: str) -> Path:
     write_tsv(folder / "base.tsv", demo_pairs(300, 5000))
     text = f"data.train=[{{file: {folder / 'base.tsv'}, tag: back}}]"
     corpus = prepare(recipe_in(folder, f"run={base}", text, *overrides), QUIET)
-    corpus.tokenizers.save(base)
-    (base / "config.json").write_text(json.dumps({"format_version": 1, "model": {"tied_embeddings": "none"}}))
+    files = corpus.tokenizers.save(base)
+    write_digested(base / "config.json", 1, {"model": {"tied_embeddings": "none"}}, files)
     return base
 
 
@@ -222,6 +222,8 @@ def tuned(folder: Path, *overrides: str) -> Recipe:
 @pytest.mark.parametrize("shared", ["true", "false"])
 def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> None:
     base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
+    if shared == "false":
+        (base / "tokenizer.model").write_text("not in the list of the model")
     corpus = prepare(tuned(folder), QUIET)
     assert corpus.tokenizers.shared == (shared == "true")
     for side, lines in zip(("source", "target"), zip(*TRAIN, strict=True), strict=True):
