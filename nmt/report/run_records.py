@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.config import load_recipe
 from nmt.errors import DataError, ModelError, NMTError
-from nmt.system.files import lock_holder, parse_json, read_json
+from nmt.system.files import lock_holder, parse_json, read_json, regular_file
 from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
@@ -85,7 +85,13 @@ class RunRecords:
 
 def _read_log(file: Path) -> list[Record]:
     """Return the records of a log; what a killed process left of its last line is ignored."""
-    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    lines: list[bytes] = []
+    if file.exists():
+        try:
+            with open(file, "rb", opener=regular_file) as stream:
+                lines = stream.read().split(b"\n")[:-1]
+        except OSError as error:
+            raise DataError(f"{file}: cannot read it: {error.strerror}; put the file itself there") from None
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
         record: Any = None

@@ -182,7 +182,7 @@ class Marker(NamedTuple):
         """Return the content of the file, {} if there is none or another program wrote it. Raises DamagedError."""
         if not os.path.lexists(directory / self.name):
             return {}
-        content = read_json(directory / self.name, f"if nmt made {directory}, copy or make it again; or remove it")
+        content = read_json(directory / self.name, "copy the folder again, or remove the folder if nmt made it")
         return content if isinstance(content, dict) and content.get("format") == self.format else {}
 
     def write(self, directory: Path, content: dict[str, Any] | None = None) -> None:

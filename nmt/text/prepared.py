@@ -27,7 +27,7 @@ from pydantic import TypeAdapter
 
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ModelError
-from nmt.system.files import parse_json
+from nmt.system.files import parse_json, regular_file
 from nmt.text.manifest import Manifest, SideCounts, UnusableCorpusError
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -252,7 +252,8 @@ def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) 
 def _read_valid_texts(directory: Path) -> list[tuple[list[str], list[str]]]:
     path = directory / "valid.json"
     try:
-        return _TEXTS.validate_python(parse_json(path.read_bytes()))
+        with open(path, "rb", opener=regular_file) as stream:
+            return _TEXTS.validate_python(parse_json(stream.read()))
     except (OSError, ValueError):
         raise UnusableCorpusError(f"{path}: missing or damaged") from None
 

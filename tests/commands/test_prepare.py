@@ -13,13 +13,13 @@ import yaml
 
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DamagedError, DataError
 from nmt.system.console import Console
 from nmt.system.files import write_digested
-from nmt.text.manifest import why_stale
+from nmt.text.manifest import PREPARED, why_stale
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import preparation
-from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
+from tests.builders import demo_pairs, recipe_in, snapshot, write_recipe, write_tsv
 
 Pairs = list[tuple[str, str]]
 QUIET = Console(quiet=True)
@@ -199,6 +199,27 @@ def test_changed_test_text_renews_the_corpus(folder: Path) -> None:
         assert why_stale(chosen) is not None
         assert prepare(chosen, QUIET).manifest.train.kept == kept
         assert why_stale(chosen) is None
+
+
+def test_links_in_the_folder_of_the_corpus_are_replaced_and_never_followed(folder: Path) -> None:
+    """The folder may come from others."""
+    prepare(recipe_in(folder), QUIET)
+    prepared, other = recipe_in(folder).prepared_directory, folder / "other"
+    shutil.rmtree(prepared / "valid")
+    shutil.move(prepared / "train", other)
+    (other / "manifest.json").write_text("{}")
+    before = snapshot(other)
+    (prepared / "train").symlink_to(other)
+    (prepared / "valid").symlink_to(other)
+    (prepared / "manifest.json").unlink()
+    (prepared / "manifest.json").symlink_to(other / "manifest.json")
+    with pytest.raises(DamagedError, match=r"manifest\.json is a symbolic link"):
+        prepare(recipe_in(folder), QUIET)
+    (prepared / "manifest.json").unlink()
+    PREPARED.write(prepared)
+    prepare(recipe_in(folder), QUIET)
+    assert snapshot(other) == before
+    assert not (prepared / "train").is_symlink()
 
 
 # fine-tuning: the tokenizer comes with the model
