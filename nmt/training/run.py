@@ -144,6 +144,8 @@ class RunDirectory:
         best = (self.checkpoint(step) for *_, step in progress.best)
         if directory := next(filter(is_checkpoint, best), None):
             replace_link(self.path / "best", directory)
+        elif (self.path / "best").is_symlink():  # in a run of others it may lead anywhere
+            (self.path / "best").unlink()
 
     def load(self, directory: Path, updater: Updater) -> Progress:
         """Load a checkpoint into model and optimizer; return its progress."""

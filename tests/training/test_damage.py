@@ -19,7 +19,7 @@ from nmt.translation.translator import Translator
 from tests.builders import recipe_in, reversal_pairs, translated_texts
 from tests.training.updates import same, state
 
-FLIPS = 400  # in each file; all its bits would be tens of millions
+FLIPS = 24  # in each file; all its bits would be tens of millions
 MODEL_FILES = ["config.json", "model.safetensors", "tokenizer.model"]
 CPU = torch.device("cpu")
 LINES = [source for source, _ in reversal_pairs(4, seed=9)]

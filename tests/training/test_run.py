@@ -163,11 +163,13 @@ def test_other_links_of_a_run_are_replaced_and_never_followed(run: RunDirectory,
     run.checkpoint(1).symlink_to(other)
     run.open(tiny_recipe(run.path), restart=True)
     run.write_translations("valid.txt", [["uno"]])
+    (run.path / "best").symlink_to(other)
     run.checkpoint(1).mkdir()
     (run.checkpoint(1) / "progress.json").symlink_to(other / "progress.json")
     save(run, Progress(step=1))
     assert resume(run, trained(0)[1]).step == 1
     assert snapshot(other) == before
+    assert run.best == run.path / "last"
 
 
 def test_full_disk_is_an_error_and_keeps_the_last_checkpoint_and_the_log(run: RunDirectory) -> None:
