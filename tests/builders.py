@@ -40,7 +40,7 @@ from nmt.model import checkpoint
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
-from nmt.system.files import digest_of, new_directory
+from nmt.system.files import new_directory, write_digested
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.options import TranslateOptions
@@ -191,11 +191,19 @@ def snapshot(folder: Path) -> dict[str, object]:
     return found
 
 
-def record_digests(directory: Path) -> None:
-    """Record the digests of the changed files of a model directory."""
+def record_digests(directory: Path, **changes: object) -> None:
+    """Record the digests of the changed files of a model directory, and change keys of its config.json."""
     file = directory / checkpoint.CONFIG_FILE
     content = json.loads(file.read_text(encoding="utf-8"))
-    content["files"] = {name: digest_of(directory / name) for name in content["files"]}
+    write_digested(file, checkpoint.FORMAT_VERSION, content | changes, [directory / name for name in content["files"]])
+
+
+def rewrite_configuration(directory: Path, **changes: object) -> None:
+    """Change keys of config.json, its list of files included, and record its own digest only; None removes a key."""
+    file = directory / checkpoint.CONFIG_FILE
+    content = {**json.loads(file.read_text(encoding="utf-8")), **changes, "sha256": None}
+    content = {key: value for key, value in content.items() if value is not None}
+    content["sha256"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     file.write_text(json.dumps(content), encoding="utf-8")
 
 

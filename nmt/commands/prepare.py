@@ -152,6 +152,8 @@ def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
     files = sorted(path.relative_to(new) for path in new.rglob("*") if path.is_file())
     settle(new / file for file in files)
     PREPARED.write(directory)  # without content: no corpus until all files are there
+    for link in filter(Path.is_symlink, (directory / "train", directory / "valid")):
+        link.unlink()  # what it leads to is not of this corpus
     for pattern in ("tokenizer*.model", "valid/*.npy", "valid.json"):  # which the new one may not have
         for old in directory.glob(pattern):
             old.unlink()

@@ -17,6 +17,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.kernels import kernels_for
 from nmt.model.checkpoint import AlignmentHeads, load_model, read_configuration, write_settings
+from nmt.report.run_records import read_test_scores
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import check_machine, choose_device, oom_explained, set_threads
@@ -215,13 +216,13 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
             for score in pair
         ]
         run.write_translations("test.txt", result.translations)
-        write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n")
+        write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n", follow=False)
         print_scores(run, console)
 
 
 def print_scores(run: RunDirectory, console: Console) -> None:
     """Print the recorded scores of the test text, then the signature of each metric."""
-    scores = json.loads((run.path / "test.json").read_bytes())
+    scores = read_test_scores(run.path / "test.json")
     for score in scores:
         console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
     for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):

@@ -104,7 +104,7 @@ def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recip
     file = directory / "config.json"
     try:
         initial = ModelSettings.model_validate(json.loads(file.read_bytes())["model"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         message = f"{file}: not the settings of a model of nmt, expected a run or a model directory: {error}"
         raise SettingError("train.init_from", message) from None
     changes = {key: getattr(recipe.model, key) for key in recipe.model.model_fields_set}

@@ -1,20 +1,21 @@
 """The model directory: everything that translation needs, and nothing that runs code.
 
     config.json          format version, languages, settings of model and decoding, longest source that is not split,
-                         attention heads for alignment (measured when training ends), digests of all other files
+                         attention heads for alignment (measured when training ends), sizes and digests of all other
+                         files, and a digest of its own content
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
 
 config.json is written last, when all other files are on the disk, so that a directory with it is complete.
 
-A directory may come from an untrusted source. Reading it runs no code from it, and opens only regular files inside it.
+A directory may come from an untrusted source. Reading it runs no code from it, and opens only the files that
+config.json lists, which are regular files inside it; others are ignored.
 """
 
 import errno
-import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import ModelError
 from nmt.model.transformer import Transformer
-from nmt.system.files import read_with_digests, settle, write_output, write_with_digests
-from nmt.text.tokenizer import Tokenizers, tokenizer_files
+from nmt.system.files import read_digested, settle, write_digested
+from nmt.text.tokenizer import Tokenizers, tokenizer_names
 
 CONFIG_FILE = "config.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 WEIGHTS_FILE = "model.safetensors"
 
 
@@ -86,11 +87,10 @@ def write_model(
     tensors = tensors or {WEIGHTS_FILE: weights_of(loaded.model)}
     for name, content in tensors.items():
         write_tensors(content, directory / name)
-    loaded.tokenizers.save(directory)
-    files = [*(directory / name for name in tensors), *tokenizer_files(directory)]
+    files = [*(directory / name for name in tensors), *loaded.tokenizers.save(directory)]
     settle(files)
     content = loaded.configuration() | ({"averaged_from": averaged_from} if averaged_from else {})
-    write_with_digests(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
+    write_digested(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
 
 
 def weights_of(model: Transformer) -> dict[str, Tensor]:
@@ -107,7 +107,7 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
         raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
-    tokenizers = Tokenizers.load(directory)
+    tokenizers = Tokenizers.load(directory, configuration["files"])
     model = Transformer(sections.model, len(tokenizers.source), len(tokenizers.target), initialized=False)
     load_weights(model, directory / WEIGHTS_FILE)
     return LoadedModel(model.to(device).eval(), tokenizers, **{name: getattr(sections, name) for name in _DESCRIBED})
@@ -117,7 +117,8 @@ def write_settings(directory: Path, decode: DecodeSettings, alignment: Alignment
     """Replace the settings of a model that are known when its training ends; interrupted, all or none of them."""
     measured = alignment and alignment.model_dump()
     content = {**read_configuration(directory), "decode": decode.model_dump(), "alignment": measured}
-    write_output(directory / CONFIG_FILE, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    files = [directory / name for name in content["files"]]
+    write_digested(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
 
 
 def load_weights(model: Transformer, file: Path) -> None:
@@ -152,9 +153,16 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
         raise OSError(number, os.strerror(number), str(file)) from None
 
 
-def read_configuration(directory: Path) -> dict[str, Any]:
-    """Read and check config.json and the digests of all files. Raises what `read_with_digests` does."""
-    return read_with_digests(directory / CONFIG_FILE, FORMAT_VERSION)
+def read_configuration(directory: Path, also: Sequence[str] = ()) -> dict[str, Any]:
+    """Read and check config.json and all files that it lists: weights, tokenizers and those of the names in `also`.
+
+    Raises what `read_digested` does.
+    """
+
+    def required(listed: Container[str]) -> list[str]:
+        return [WEIGHTS_FILE, *tokenizer_names(listed), *also]
+
+    return read_digested(directory / CONFIG_FILE, FORMAT_VERSION, required)
 
 
 def resolve_model(path: Path) -> Path:

@@ -1,6 +1,5 @@
 """What a run directory holds about its training, read without changing it."""
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,10 +7,18 @@ from typing import Any
 
 from nmt.config import load_recipe
 from nmt.errors import DataError, ModelError, NMTError
-from nmt.system.files import lock_holder
+from nmt.system.files import lock_holder, parse_json, read_json, regular_file
 from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
+_NUMBER = (int, float)
+# what is read of each type of record
+_FIELDS: dict[str, dict[str, Any]] = {
+    "train": dict.fromkeys(("loss", "rate", "gradient_norm", "target_tokens_per_second"), _NUMBER)
+    | dict.fromkeys(("padding", "loader_wait", "epoch", "seconds"), _NUMBER),
+    "validation": dict.fromkeys(("loss", "bleu", "chrf", "epoch", "seconds"), _NUMBER),
+    "skipped": {"loss": str, "gradient_norm": str},
+}
 
 
 class RunRecords:
@@ -43,7 +50,9 @@ class RunRecords:
         self.progress = _read_last_progress(path)
         # Versions and device.
         self.environment: dict[str, Any] = marker.get("environment", {})
-        self.test_scores = _read_test_scores(path / "test.json")
+        if not isinstance(self.environment, dict):
+            raise DataError(f"{path / RUN.name}: damaged: environment: expected an object; nmt train writes it again")
+        self.test_scores = read_test_scores(path / "test.json")
 
     @property
     def name(self) -> str:
@@ -76,13 +85,19 @@ class RunRecords:
 
 def _read_log(file: Path) -> list[Record]:
     """Return the records of a log; what a killed process left of its last line is ignored."""
-    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    lines: list[bytes] = []
+    if file.exists():
+        try:
+            with open(file, "rb", opener=regular_file) as stream:
+                lines = stream.read().split(b"\n")[:-1]
+        except OSError as error:
+            raise DataError(f"{file}: cannot read it: {error.strerror}; put the file itself there") from None
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
-        record = None
+        record: Any = None
         with suppress(ValueError):
-            record = json.loads(line)
-        if not (isinstance(record, dict) and isinstance(record.get("step"), int)):
+            record = parse_json(line)
+        if not (_has(record, {"type": str, "step": int}) and _has(record, _FIELDS.get(record["type"], {}))):
             raise DataError(f"{file}:{number}: damaged: not a record of nmt train; remove this line")
         records.append(record)
     return records
@@ -106,11 +121,21 @@ def _read_last_progress(path: Path) -> Progress | None:
     return None
 
 
-def _read_test_scores(file: Path) -> list[Record]:
-    """Return the name, value and signature of each score of the test text; none before training has ended."""
-    try:
-        return [{**one, "name": one["name"], "value": float(one["value"])} for one in json.loads(file.read_bytes())]
-    except FileNotFoundError:
+def read_test_scores(file: Path) -> list[Record]:
+    """Return the name, value and signature of each score of the test text; none before training has ended.
+
+    Raises DataError if the file is damaged.
+    """
+    if not file.exists():
         return []
-    except (ValueError, TypeError, KeyError):
-        raise DataError(f"{file}: damaged; remove it, and nmt train writes it again") from None
+    remedy = "remove it, and nmt train writes it again"
+    scores = read_json(file, remedy)
+    kinds = {"name": str, "value": _NUMBER, "signature": str}
+    if not (isinstance(scores, list) and all(_has(score, kinds) for score in scores)):
+        raise DataError(f"{file}: damaged; {remedy}")
+    return scores
+
+
+def _has(record: object, kinds: dict[str, Any]) -> bool:
+    """Return whether a value of JSON is an object with values of these types."""
+    return isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds.items())

@@ -5,20 +5,21 @@
     a run, a prepared corpus      a folder with a marker file; other files in it are ignored and kept
 
 Everything is written beside its place, synced and renamed, so that a reader finds the old content or the new one. A
-directory with digests has them in its JSON file, so that damage is found when it is read. It may come from an untrusted
-source: only regular files inside it are opened.
+directory with digests has them in its JSON file, so that damage is found when it is read. Folders may come from an
+untrusted source: in them, only regular files are opened or written, never a symbolic link or a pipe.
 """
 
 import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
@@ -37,6 +38,20 @@ def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file's content."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def regular_file(path: str, flags: int) -> int:
+    """Open a file for `open(…, opener=regular_file)`: no symbolic link, no pipe, no device. Raises OSError."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)  # the second: do not wait for a pipe
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path} is a symbolic link, not a regular file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path} is not a regular file")
+    return descriptor
 
 
 @contextmanager
@@ -104,12 +119,13 @@ def check_output(file: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 @contextmanager
-def output_file(file: Path) -> Iterator[BinaryIO]:
+def output_file(file: Path, follow: bool = True) -> Iterator[BinaryIO]:
     """Yield a stream for the content of a file, which it replaces at the end; its permissions stay.
 
-    After an exception the file is as before. Raises DataError for an error of the file system.
+    A symbolic link is replaced itself unless `follow` is set. After an exception the file is as before. Raises
+    DataError for an error of the file system.
     """
-    place = real_path(file)
+    place = real_path(file) if follow else real_path(file.parent) / file.name
     with disk_errors(file):
         partial = _partial(place)
         try:
@@ -124,9 +140,9 @@ def output_file(file: Path) -> Iterator[BinaryIO]:
             partial.unlink(missing_ok=True)
 
 
-def write_output(file: Path, content: str | bytes) -> None:
-    """Replace the content of a file as `output_file` does."""
-    with output_file(file) as stream:
+def write_output(file: Path, content: str | bytes, follow: bool = True) -> None:
+    """Replace the content of a file as `output_file` does; without `follow` in folders that may come from others."""
+    with output_file(file, follow) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -163,20 +179,20 @@ class Marker(NamedTuple):
         return {"format": self.format, "format_version": self.version}
 
     def read(self, directory: Path) -> dict[str, Any]:
-        """Return the content of the file, {} if there is none or another program wrote it."""
-        try:
-            content = json.loads((directory / self.name).read_bytes())
-        except (OSError, ValueError):
+        """Return the content of the file, {} if there is none or another program wrote it. Raises DamagedError."""
+        if not os.path.lexists(directory / self.name):
             return {}
+        content = read_json(directory / self.name, "copy the folder again, or remove the folder if nmt made it")
         return content if isinstance(content, dict) and content.get("format") == self.format else {}
 
     def write(self, directory: Path, content: dict[str, Any] | None = None) -> None:
         """Replace the file by one with this content."""
-        write_output(directory / self.name, json.dumps({**self.header, **(content or {})}, indent=2) + "\n")
+        write_output(directory / self.name, json.dumps({**self.header, **(content or {})}, indent=2) + "\n", False)
 
     def check(self, directory: Path, beside: Iterable[str] = (), inputs: Iterable[Path] = ()) -> None:
         """Raise ConfigError unless a folder is absent, empty, or has this marker, and holds none of the inputs.
 
+        Raises DamagedError for a marker that cannot be read.
         A folder with only hidden files, the lock of nmt and entries named `beside` counts as empty.
         """
         place = real_path(directory)
@@ -207,7 +223,7 @@ def lock_folder(directory: Path, on_busy: Callable[[str], None], warn: Callable[
     """
     with disk_errors(directory):
         real_path(directory).mkdir(parents=True, exist_ok=True)
-        stream = (directory / LOCK_FILE).open("a+", encoding="utf-8", errors="replace")
+        stream = open(directory / LOCK_FILE, "a+", errors="replace", opener=regular_file)  # noqa: SIM115
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,7 +240,8 @@ def lock_folder(directory: Path, on_busy: Callable[[str], None], warn: Callable[
 
 def lock_holder(directory: Path) -> str:
     """Return the process that holds the lock of a folder, empty if none does."""
-    with suppress(OSError), (directory / LOCK_FILE).open(encoding="utf-8", errors="replace") as stream:
+    file = directory / LOCK_FILE
+    with suppress(OSError), open(file, encoding="utf-8", errors="replace", opener=regular_file) as stream:
         try:
             # a shared lock needs no right to write, also on NFS
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -238,54 +255,94 @@ def _holder(stream: TextIO) -> str:
     return stream.read(200) or "another process"
 
 
-_LARGEST = 2**20  # bytes of the JSON file with the digests
+def parse_json(text: bytes) -> Any:
+    """Return the value of a JSON text. Raises ValueError, also for deep nesting and numbers that are not finite."""
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
 
 
-def write_with_digests(file: Path, version: int, content: dict[str, Any], others: Iterable[Path]) -> None:
-    """Write a JSON file with content, and the SHA-256 digests of other files beside it."""
-    content = {"format_version": version, **content, "files": {other.name: digest_of(other) for other in others}}
-    write_output(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
-def read_with_digests(file: Path, version: int) -> dict[str, Any]:
-    """Read a JSON file, and check the digests of the files beside it.
+_LARGEST = 2**20  # bytes of a JSON file
+
+
+def read_json(file: Path, remedy: str) -> Any:
+    """Return the content of a JSON file that nmt wrote. Raises DamagedError, with what to do."""
+    try:
+        with open(file, "rb", opener=regular_file) as stream:
+            text = stream.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise ValueError(f"expected a file of at most {_LARGEST:,} bytes")
+        return parse_json(text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DamagedError(f"{file}: damaged, or not written by nmt: {reason}; {remedy}") from None
+
+
+_COPY = "copy the directory again, or use another checkpoint of its run"
+
+
+def write_digested(file: Path, version: int, content: dict[str, Any], others: Iterable[Path] = ()) -> None:
+    """Write a JSON file with content, its SHA-256, and the sizes and digests of other files beside it."""
+    files = {other.name: [other.stat().st_size, digest_of(other)] for other in others}
+    content = {"format_version": version, **content, "files": files}
+    content["sha256"] = _digest_without_itself(content)
+    write_output(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n", follow=False)
+
+
+def _digest_without_itself(content: dict[str, Any]) -> str:
+    others = {key: value for key, value in content.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
+
+
+def read_digested(
+    file: Path, version: int, required: Callable[[Container[str]], Sequence[str]] = lambda listed: ()
+) -> dict[str, Any]:
+    """Read a JSON file, and check the files that it lists, among which must be those that are `required` of the list.
 
     Raises DamagedError where a file is missing or altered, ModelError for another format version.
     """
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise DamagedError(f"{file.parent}: not a model directory: it has no {file.name}")
-    try:
-        if file.stat().st_size > _LARGEST or not _is_inside(file):
-            raise ValueError(f"expected a file of at most {_LARGEST:,} bytes, and no link out of the directory")
-        content = json.loads(file.read_text(encoding="utf-8"))
-        found, files = int(content["format_version"]), dict(content.get("files", {}))
-    except KeyError:
-        raise DamagedError(f"{file}: damaged, or not written by nmt: it has no format_version") from None
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DamagedError(f"{file}: damaged, or not written by nmt: {error}; copy the directory again") from None
-    if found != version:
+    read, problem = read_json(file, _COPY), ""
+    content: dict[str, Any] = read if isinstance(read, dict) else {}
+    found, files, digest = (content.get(key) for key in ("format_version", "files", "sha256"))
+    if not isinstance(found, int):
+        problem = "it has no format_version"
+    elif digest not in (None, _digest_without_itself(content)):
+        problem = "its content is not what was saved (SHA-256 differs)"
+    elif found != version:
         raise ModelError(f"{file}: format version {found}, expected {version}: another version of nmt wrote it")
-    for name, digest in files.items():
-        _check(file.parent / name, digest, file)
-    return {**content, "files": files}
-
-
-def _check(other: Path, digest: object, file: Path) -> None:
-    """Raise DamagedError unless a file that `file` lists is a regular file beside it with this digest."""
-    problem = ""
-    if other.parent != file.parent or (os.path.lexists(other) and not (other.is_file() and _is_inside(other))):
-        problem = "not a regular file in this directory; copy the file itself, not a link to it"
-    elif not other.exists():
-        problem = f"missing, though {file.name} lists it; copy the whole directory"
-    elif digest_of(other) != digest:
-        problem = (
-            "damaged: its content is not what was saved (SHA-256 differs); copy the model again, or use another "
-            "checkpoint of its run"
-        )
+    elif digest is None or not isinstance(files, dict):
+        problem = "it has no digests"
+    elif lacking := [name for name in required(files) if name not in files]:
+        problem = f"its list of files lacks {lacking[0]}"
     if problem:
-        raise DamagedError(f"{other}: {problem}")
+        raise DamagedError(f"{file}: damaged, or not written by nmt: {problem}; {_COPY}")
+    for name, recorded in content["files"].items():
+        _check(file.parent / name, recorded, file)
+    return content
 
 
-def _is_inside(file: Path) -> bool:
-    """Return whether a file, behind any links, is in the directory in which its name is."""
-    return file.resolve().parent == file.parent.resolve()
+def _check(other: Path, recorded: object, file: Path) -> None:
+    """Raise DamagedError unless a file that `file` lists is a regular file beside it with this size and digest."""
+    try:
+        if other.parent != file.parent:
+            raise ValueError("a path")
+        with open(other, "rb", opener=regular_file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            is_whole = isinstance(recorded, list) and recorded[:1] == [size]  # else do not read it
+            if is_whole and recorded == [size, hashlib.file_digest(stream, "sha256").hexdigest()]:
+                return
+            problem = f"damaged: its content is not what was saved (size or SHA-256 differs); {_COPY}"
+    except FileNotFoundError:
+        problem = f"missing, though {file.name} lists it; copy the whole directory"
+    except (OSError, ValueError):
+        problem = "not a regular file in this directory; copy the file itself, not a link to it"
+    raise DamagedError(f"{other}: {problem}")

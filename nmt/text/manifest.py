@@ -18,7 +18,7 @@ from nmt.config.section import differences
 from nmt.errors import DataError
 from nmt.system.files import Marker
 from nmt.text.corpus import text_files
-from nmt.text.tokenizer import tokenizer_files
+from nmt.text.tokenizer import initial_files
 
 # The file by which a folder is a prepared corpus.
 PREPARED = Marker("manifest.json", "nmt prepared corpus", 5)
@@ -130,7 +130,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     }
     tokenizer: object = recipe.tokenizer.model_dump(mode="json")
     if recipe.train.init_from is not None:
-        tokenizer = [path.name for path in tokenizer_files(recipe.train.init_from)]
+        tokenizer = [path.name for path in initial_files(recipe.train.init_from)]
     languages, filters = recipe.languages.model_dump(mode="json"), recipe.data.filters.model_dump(mode="json")
     return {"languages": languages, **texts, "data.filters": filters, "tokenizer": tokenizer, "tags": recipe.data.tags}
 
@@ -140,7 +140,7 @@ def input_files(recipe: Recipe) -> dict[str, Path]:
     texts = {**recipe.data.prepared_texts, **recipe.data.test_texts}
     files = {f"{key}.{name}": path for key, text in texts.items() for name, path in text_files(text).items()}
     if recipe.train.init_from is not None:
-        files |= {f"train.init_from {path.name}": path for path in tokenizer_files(recipe.train.init_from)}
+        files |= {f"train.init_from {path.name}": path for path in initial_files(recipe.train.init_from)}
     return files
 
 

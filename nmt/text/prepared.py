@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from nmt.config import CorpusFile, Recipe
 from nmt.errors import ModelError
+from nmt.system.files import parse_json, regular_file
 from nmt.text.manifest import Manifest, SideCounts, UnusableCorpusError
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
@@ -250,9 +252,13 @@ def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) 
 def _read_valid_texts(directory: Path) -> list[tuple[list[str], list[str]]]:
     path = directory / "valid.json"
     try:
-        return [(sources, references) for sources, references in json.loads(path.read_bytes())]
+        with open(path, "rb", opener=regular_file) as stream:
+            return _TEXTS.validate_python(parse_json(stream.read()))
     except (OSError, ValueError):
         raise UnusableCorpusError(f"{path}: missing or damaged") from None
+
+
+_TEXTS = TypeAdapter(list[tuple[list[str], list[str]]])
 
 
 def _load_array(path: Path) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
@@ -32,6 +32,7 @@ import sentencepiece
 from nmt.config import Recipe, TokenizerSettings
 from nmt.config.data_section import LARGEST_PROPOSED_VOCABULARY
 from nmt.errors import ConfigError, DataError, ModelError, NMTError
+from nmt.system.files import read_json, regular_file
 from nmt.text.languages import is_language
 from nmt.text.normalize import normalize
 
@@ -187,23 +188,38 @@ class Tokenizers:
             return "source"
         return None if self.target.to_bytes() == other.target.to_bytes() else "target"
 
-    def save(self, directory: Path) -> None:
-        """Write `tokenizer.model`, or `tokenizer.source.model` and `tokenizer.target.model`."""
-        sides = {"": self.source} if self.shared else {".source": self.source, ".target": self.target}
-        for side, tokenizer in sides.items():
-            (directory / f"tokenizer{side}.model").write_bytes(tokenizer.to_bytes())
+    def save(self, directory: Path) -> list[Path]:
+        """Write and return `tokenizer.model`, or `tokenizer.source.model` and `tokenizer.target.model`."""
+        sides = [self.source] if self.shared else [self.source, self.target]
+        files = [directory / name for name in tokenizer_names(TOKENIZER_NAMES[:1] if self.shared else ())]
+        for file, tokenizer in zip(files, sides, strict=True):
+            file.write_bytes(tokenizer.to_bytes())
+        return files
 
     @classmethod
-    def load(cls, directory: Path) -> "Tokenizers":
-        """Inverse of `save`. Raises ModelError if it is absent or damaged."""
-        loaded = [_load_file(file) for file in tokenizer_files(directory)]
+    def load(cls, directory: Path, listed: Container[str] | None = None) -> "Tokenizers":
+        """Inverse of `save`, for a model with the files that it lists. Raises ModelError: absent or damaged."""
+        present = {path.name for path in directory.glob("tokenizer*")} if listed is None else listed
+        loaded = [_load_file(directory / name) for name in tokenizer_names(present)]
         return cls(loaded[0], loaded[-1])
 
 
-def tokenizer_files(directory: Path) -> list[Path]:
-    """Return the tokenizer files of a directory: one if it is shared, else those of source and target."""
-    shared, *both = (directory / name for name in TOKENIZER_NAMES)
-    return [shared] if shared.exists() else both
+def tokenizer_names(files: Container[str]) -> list[str]:
+    """Return the names of the tokenizers among files: one if it is shared, else those of source and target."""
+    shared, *both = TOKENIZER_NAMES
+    return [shared] if shared in files else both
+
+
+def initial_files(initial: Path) -> list[Path]:
+    """Return the tokenizer files that an initial model lists. Raises ModelError if it is damaged."""
+    file = initial / "config.json"
+    if not file.exists():  # it may be gone when a run is resumed
+        return [initial / name for name in tokenizer_names(())]
+    content = read_json(file, "copy the model again")
+    listed = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(listed, dict):
+        raise ModelError(f"{file}: damaged, or not written by nmt: it has no list of files; copy the model again")
+    return [initial / name for name in tokenizer_names(listed)]
 
 
 def _escape(text: str) -> str:
@@ -212,11 +228,12 @@ def _escape(text: str) -> str:
 
 def _load_file(path: Path) -> Tokenizer:
     try:
-        return Tokenizer.from_bytes(path.read_bytes())
+        with open(path, "rb", opener=regular_file) as stream:
+            return Tokenizer.from_bytes(stream.read())
     except FileNotFoundError:
         raise ModelError(f"{path.parent}: no {path.name} here; a complete directory holds its tokenizer") from None
     except (OSError, ModelError) as error:
-        raise ModelError(f"{path}: {error}") from None
+        raise ModelError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _explained(message: str, settings: TokenizerSettings) -> NMTError:
@@ -286,7 +303,7 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
     """Return the tokenizers of an initial model. Raises ConfigError where they do not fit the recipe."""
     if recipe.tokenizer != TokenizerSettings():
         raise ConfigError(f"tokenizer: it comes with train.init_from ({initial}); leave this section out, or empty")
-    tokenizers = Tokenizers.load(initial)
+    tokenizers = Tokenizers.load(initial, {file.name for file in initial_files(initial)})
     try:
         tokenizers.source.tag_ids(recipe.tags)
     except ModelError as error:

@@ -1,18 +1,19 @@
 """The position of a training: the part of a checkpoint that is neither weights nor moments."""
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from nmt.config import TrainSettings
 from nmt.errors import ConfigError, DamagedError
 from nmt.system.console import counted
-from nmt.system.files import Marker
+from nmt.system.files import Marker, read_digested
 
 # The file by which a folder is a run.
-RUN = Marker("run.json", "nmt run", 5)
-PROGRESS_FILE = "progress.json"
+RUN = Marker("run.json", "nmt run", 6)
+PROGRESS_FILE, PROGRESS_VERSION = "progress.json", 1
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
@@ -101,10 +102,13 @@ def check_format(run: Path) -> None:
 def read_progress(directory: Path) -> Progress:
     """Read the progress in a checkpoint. Raises DamagedError."""
     file = directory / PROGRESS_FILE
+    content = read_digested(file, PROGRESS_VERSION)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        content["best"] = [tuple(entry) for entry in content["best"]]
-        content["interval"] = IntervalSums(**content["interval"])
-        return Progress(**content)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DamagedError(f"{file}: damaged: {error}") from None
+        return _PROGRESS.validate_python(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise DamagedError(f"{file}: damaged: {key}: {first['msg']}; use another checkpoint") from None
+
+
+_PROGRESS = TypeAdapter(Progress)

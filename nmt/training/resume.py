@@ -10,8 +10,8 @@ from nmt.model.checkpoint import read_configuration
 from nmt.system import distributed
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
-from nmt.training.progress import RUN, Progress, check_format, read_progress
-from nmt.training.run import RunDirectory, is_checkpoint, remove_checkpoint
+from nmt.training.progress import PROGRESS_FILE, RUN, Progress, check_format, read_progress
+from nmt.training.run import OPTIMIZER_FILE, RunDirectory, is_checkpoint, remove_checkpoint
 from nmt.training.update import Updater
 
 # keys, with all below them; train.stop.steps changes updates under a schedule that ends there, but only later ones, and
@@ -97,8 +97,10 @@ def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None
     damage: DamagedError | None = None
     for directory in reversed(run.saved()):
         try:
-            read_configuration(directory)  # checks the digests of the other files
+            read_configuration(directory, [OPTIMIZER_FILE])  # checks the digests of the other files
             progress = read_progress(directory)
+            if directory != run.checkpoint(progress.step):
+                raise DamagedError(f"{directory / PROGRESS_FILE}: damaged: it is that of step {progress.step:,}")
         except DamagedError as error:
             damage = damage or error
             continue

@@ -8,17 +8,19 @@ metrics.jsonl                  one JSON object per line: type "train", "validati
                                appends: a record takes the place of those of its own step and later ones before it
 tensorboard/                   the same numbers for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
-                               last and removed first: a folder without it is no checkpoint
+                               last and removed first: a folder without it is no checkpoint. progress.json has its own
+                               digest, since it may be replaced alone
 best, last                     symbolic links to checkpoints
 valid.txt                      translations of the validation text by the best checkpoint, greedy
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
 lock                           held while a training runs
 
-Of several ranks, the first one writes; all of them load.
+Of several ranks, the first one writes; all of them load. A run may come from others: a symbolic link in place of a file
+is never followed to write.
 """
 
 import json
-import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
@@ -30,15 +32,25 @@ from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, WEIGHTS_FILE, LoadedModel, load_weights, weights_of, write_model
 from nmt.system import distributed
 from nmt.system.device import environment
-from nmt.system.files import disk_errors, lock_folder, replace_link, write_output
+from nmt.system.files import (
+    disk_errors,
+    lock_folder,
+    real_path,
+    regular_file,
+    replace_link,
+    write_digested,
+    write_output,
+)
 from nmt.text.tokenizer import TOKENIZER_NAMES
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
-from nmt.training.progress import PROGRESS_FILE, RUN, Progress, read_progress
+from nmt.training.progress import PROGRESS_FILE, PROGRESS_VERSION, RUN, Progress, read_progress
 from nmt.training.update import Updater
 
 OPTIMIZER_FILE = "optimizer.safetensors"
 # in the order in which they are removed
 _CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, *TOKENIZER_NAMES)
+# what a killed process leaves of a file that it was writing: safetensors, and `write_output`
+_UNFINISHED = re.compile(r"\.tmp\w{6}|\.(config|progress)\.json\.[0-9a-f]{8}\.partial")
 _STEP = "step-" + 8 * "[0-9]"
 
 
@@ -82,10 +94,13 @@ class RunDirectory:
                 file.unlink(missing_ok=True)
             self.remove_scores()
         RUN.write(self.path, {"environment": machine})
-        self.checkpoints.resolve().mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
+        with disk_errors(self.checkpoints):
+            real_path(self.checkpoints).mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
         for directory in self.checkpoints.glob(_STEP):
             if restart or not is_checkpoint(directory):
                 remove_checkpoint(directory)
+            else:
+                remove_unfinished(directory)
         if recipe.train.tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # may not be installed
 
@@ -93,11 +108,12 @@ class RunDirectory:
             following = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
             self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=following)
         if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
-            os.truncate(self.metrics, self.metrics.read_bytes().rfind(b"\n") + 1)
+            with disk_errors(self.metrics), open(self.metrics, "r+b", opener=regular_file) as stream:
+                stream.truncate(stream.read().rfind(b"\n") + 1)
         with suppress(ConfigError):  # there is none or, before a restart, a damaged one
             if load_recipe(self.recipe) == recipe:
                 return  # it stays, with the comments of a user
-        write_output(self.recipe, recipe_to_yaml(recipe, self.path))
+        write_output(self.recipe, recipe_to_yaml(recipe, self.path), follow=False)
 
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int) -> None:
         """Write the checkpoint of the current step, or only its progress if it exists, and point `last` at it.
@@ -108,7 +124,7 @@ class RunDirectory:
         try:
             with disk_errors(directory):
                 directory.mkdir(exist_ok=True)
-                write_output(directory / PROGRESS_FILE, json.dumps(asdict(progress), indent=2) + "\n")
+                write_digested(directory / PROGRESS_FILE, PROGRESS_VERSION, asdict(progress))
                 if not is_checkpoint(directory):
                     moments = optimizer_tensors(updater.optimizer, updater.weights)
                     write_model(directory, loaded, {OPTIMIZER_FILE: moments, WEIGHTS_FILE: weights_of(updater.model)})
@@ -128,6 +144,8 @@ class RunDirectory:
         best = (self.checkpoint(step) for *_, step in progress.best)
         if directory := next(filter(is_checkpoint, best), None):
             replace_link(self.path / "best", directory)
+        elif (self.path / "best").is_symlink():  # in a run of others it may lead anywhere
+            (self.path / "best").unlink()
 
     def load(self, directory: Path, updater: Updater) -> Progress:
         """Load a checkpoint into model and optimizer; return its progress."""
@@ -142,7 +160,7 @@ class RunDirectory:
         """Append a record to metrics.jsonl, and its numbers to TensorBoard with train.tensorboard; on rank 0."""
         if distributed.rank():
             return
-        with disk_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as stream:
+        with disk_errors(self.metrics), open(self.metrics, "a", encoding="utf-8", opener=regular_file) as stream:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
         if self._tensorboard is not None:
             for name, value in record.items():
@@ -153,7 +171,8 @@ class RunDirectory:
     def write_translations(self, name: str, texts: Sequence[Sequence[str]]) -> None:
         """Write the translations of one text after the other, a line each; on rank 0."""
         if not distributed.rank():
-            write_output(self.path / name, "".join(f"{line}\n" for lines in texts for line in lines))
+            content = "".join(f"{line}\n" for lines in texts for line in lines)
+            write_output(self.path / name, content, follow=False)
 
     def checkpoint(self, step: int) -> Path:
         """Return the directory of a step's checkpoint."""
@@ -170,13 +189,24 @@ class RunDirectory:
 
 
 def is_checkpoint(directory: Path) -> bool:
-    """Return whether a folder is a complete checkpoint, rather than one that is being written or removed."""
-    return (directory / CONFIG_FILE).is_file()
+    """Return whether a folder is a complete checkpoint, rather than one that is being written or removed, or a link."""
+    return (directory / CONFIG_FILE).is_file() and not directory.is_symlink()
 
 
 def remove_checkpoint(directory: Path) -> None:
-    """Remove the files of a checkpoint, and its folder unless a user has put other files into it."""
+    """Remove the files of a checkpoint, and its folder unless a user has put other files into it; of a link itself."""
+    if directory.is_symlink():
+        directory.unlink()
+        return
     for name in _CHECKPOINT_FILES:
         (directory / name).unlink(missing_ok=True)
+    remove_unfinished(directory)
     with suppress(OSError):  # it is not empty
         directory.rmdir()
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what a killed process left in a checkpoint of files that it was writing."""
+    for path in list(directory.iterdir()) if directory.is_dir() else []:
+        if _UNFINISHED.fullmatch(path.name) and path.is_file():
+            path.unlink()

@@ -25,7 +25,7 @@ from nmt.config.section import differences
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import counted
 from nmt.system.distributed import rank
-from nmt.system.files import disk_errors, real_path, write_output
+from nmt.system.files import disk_errors, parse_json, real_path, regular_file, write_output
 
 # Everything that determines the output but the input, as JSON, by the names in recipes and options.
 Fingerprint = dict[str, Any]
@@ -103,7 +103,8 @@ class ResumableFile(StreamOutput):
     def _write_record(self) -> None:
         record, new = _records_of(self._partial)
         with disk_errors(record):
-            new.write_text(json.dumps(self._record, ensure_ascii=False), encoding="utf-8")
+            with open(new, "w", encoding="utf-8", opener=regular_file) as stream:
+                stream.write(json.dumps(self._record, ensure_ascii=False))
             new.replace(record)
 
 
@@ -155,7 +156,7 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
     place = real_path(file)
     partial = place.with_name(f"{place.name}.partial")
     with disk_errors(file):
-        stream = partial.open("ab", buffering=0)
+        stream = open(partial, "ab", buffering=0, opener=regular_file)  # noqa: SIM115
     with stream:
         with suppress(OSError):  # of a file system without locks
             try:
@@ -191,7 +192,7 @@ def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     if not size:
         return {"fingerprint": fingerprint, "lines": 0, "sha256": "", "bytes": 0}
     try:
-        found: dict[str, Any] = json.loads(record.read_bytes())
+        found: dict[str, Any] = parse_json(record.read_bytes())
         before, is_whole = found["fingerprint"], found["bytes"] <= size and {"lines", "sha256"} <= found.keys()
     except (OSError, ValueError, TypeError, KeyError):
         is_whole = False

@@ -15,8 +15,9 @@ from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
+from nmt.system.files import write_digested
 from nmt.text.tokenizer import Tokenizer, Tokenizers
-from nmt.training.progress import Progress
+from nmt.training.progress import PROGRESS_VERSION, Progress
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 from tests.builders import save_model, snapshot
@@ -144,7 +145,7 @@ def test_run_without_validation_has_no_best_checkpoint(run: Path, tmp_path: Path
     copy = tmp_path / "run"
     shutil.copytree(run, copy, symlinks=True)
     for file in copy.glob("checkpoints/*/progress.json"):
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"best": []}))
+        write_digested(file, PROGRESS_VERSION, json.loads(file.read_text()) | {"best": []})
     with pytest.raises(ConfigError, match=r"no checkpoint is the best, since .*data\.valid.*--last N"):
         average([copy], tmp_path / "model", QUIET, None, None)
     average([copy], tmp_path / "model", QUIET, 2, None)

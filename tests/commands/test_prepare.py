@@ -2,7 +2,6 @@
 
 import fcntl
 import gzip
-import json
 import os
 import shutil
 import threading
@@ -14,12 +13,13 @@ import yaml
 
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DamagedError, DataError
 from nmt.system.console import Console
-from nmt.text.manifest import why_stale
+from nmt.system.files import write_digested
+from nmt.text.manifest import PREPARED, why_stale
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing import preparation
-from tests.builders import demo_pairs, recipe_in, write_recipe, write_tsv
+from tests.builders import demo_pairs, recipe_in, snapshot, write_recipe, write_tsv
 
 Pairs = list[tuple[str, str]]
 QUIET = Console(quiet=True)
@@ -201,6 +201,27 @@ def test_changed_test_text_renews_the_corpus(folder: Path) -> None:
         assert why_stale(chosen) is None
 
 
+def test_links_in_the_folder_of_the_corpus_are_replaced_and_never_followed(folder: Path) -> None:
+    """The folder may come from others."""
+    prepare(recipe_in(folder), QUIET)
+    prepared, other = recipe_in(folder).prepared_directory, folder / "other"
+    shutil.rmtree(prepared / "valid")
+    shutil.move(prepared / "train", other)
+    (other / "manifest.json").write_text("{}")
+    before = snapshot(other)
+    (prepared / "train").symlink_to(other)
+    (prepared / "valid").symlink_to(other)
+    (prepared / "manifest.json").unlink()
+    (prepared / "manifest.json").symlink_to(other / "manifest.json")
+    with pytest.raises(DamagedError, match=r"manifest\.json is a symbolic link"):
+        prepare(recipe_in(folder), QUIET)
+    (prepared / "manifest.json").unlink()
+    PREPARED.write(prepared)
+    prepare(recipe_in(folder), QUIET)
+    assert snapshot(other) == before
+    assert not (prepared / "train").is_symlink()
+
+
 # fine-tuning: the tokenizer comes with the model
 
 
@@ -210,8 +231,8 @@ def start(folder: Path, *overrides: str) -> Path:
     write_tsv(folder / "base.tsv", demo_pairs(300, 5000))
     text = f"data.train=[{{file: {folder / 'base.tsv'}, tag: back}}]"
     corpus = prepare(recipe_in(folder, f"run={base}", text, *overrides), QUIET)
-    corpus.tokenizers.save(base)
-    (base / "config.json").write_text(json.dumps({"format_version": 1, "model": {"tied_embeddings": "none"}}))
+    files = corpus.tokenizers.save(base)
+    write_digested(base / "config.json", 1, {"model": {"tied_embeddings": "none"}}, files)
     return base
 
 
@@ -222,6 +243,8 @@ def tuned(folder: Path, *overrides: str) -> Recipe:
 @pytest.mark.parametrize("shared", ["true", "false"])
 def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> None:
     base = start(folder, f"tokenizer.shared={shared}", "model.tied_embeddings=none")
+    if shared == "false":
+        (base / "tokenizer.model").write_text("not in the list of the model")
     corpus = prepare(tuned(folder), QUIET)
     assert corpus.tokenizers.shared == (shared == "true")
     for side, lines in zip(("source", "target"), zip(*TRAIN, strict=True), strict=True):

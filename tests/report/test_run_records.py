@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.errors import ConfigError, DataError, ModelError
+from nmt.errors import ConfigError, DataError, ModelError, NMTError
 from nmt.report.run_records import RunRecords
 from nmt.system.files import lock_folder
 from tests.report.run_files import train_line, validation_line, write_run
@@ -28,7 +28,15 @@ def test_incomplete_last_line_of_a_killed_process_is_left_out(tmp_path: Path) ->
     assert [record["step"] for record in RunRecords(run).train] == [10]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"type": "train"}', "\x00\x00", ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{", "[]", '{"type": "train"}', "\x00\x00", "", "[" * 100_000, '{"type": "x", "step": 1e999}',
+        '{"type": "x", "step": ' + "1" * 5000 + "}", '{"type": [], "step": 1}',
+        json.dumps(train_line(20, 2.0) | {"loss": "2"}), json.dumps(validation_line(20, 2.0, 1.0) | {"bleu": None}),
+    ],
+    ids=range(11),
+)  # fmt: skip
 def test_other_damage_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     log = run / "metrics.jsonl"
@@ -39,9 +47,10 @@ def test_other_damage_is_an_error_with_its_line(tmp_path: Path, line: str) -> No
 
 def test_damaged_recipe_and_scores_are_errors(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
-    (run / "test.json").write_text('[{"name": "BLEU", "value": null}]')
-    with pytest.raises(DataError, match=r"test\.json: damaged; remove it, and nmt train writes it again"):
-        RunRecords(run)
+    for content in ('[{"name": "BLEU", "value": null}]', "text", "[1]", "[{}]", "null", "[" * 100_000, "1e999"):
+        (run / "test.json").write_text(content)
+        with pytest.raises(NMTError, match=r"test\.json: damaged.*; remove it, and nmt train writes it again"):
+            RunRecords(run)
     (run / "recipe.yaml").write_text("train: {stop: 4")
     with pytest.raises(ConfigError, match=r"recipe\.yaml:1"):
         RunRecords(run)
@@ -50,7 +59,7 @@ def test_damaged_recipe_and_scores_are_errors(tmp_path: Path) -> None:
 def test_run_of_another_format_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [train_line(10, 3.0)])
     (run / "run.json").write_text(json.dumps({"format": "nmt run", "format_version": 1}))
-    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 5: finish it"):
+    with pytest.raises(ConfigError, match=r"run: the run has format version 1, this nmt reads version 6: finish it"):
         RunRecords(run)
     (run / "run.json").unlink()
     with pytest.raises(ModelError, match=r"run: this folder is not a run, or has no run\.json"):

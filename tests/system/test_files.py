@@ -4,11 +4,12 @@ import errno
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError, DamagedError, DataError
 from nmt.system.files import (
     Marker,
     check_new_directory,
@@ -212,7 +213,6 @@ def test_new_and_own_folders_are_accepted(tmp_path: Path, content: dict[str, str
         {"notes.txt": "mine"},
         {"recipe.yaml": "name: x", "checkpoints": "x"},
         {"run.json": '{"format": "training plan", "format_version": 1}'},
-        {"run.json": "{"},
     ],
 )
 def test_folders_of_the_user_are_refused(tmp_path: Path, content: dict[str, str]) -> None:
@@ -221,6 +221,18 @@ def test_folders_of_the_user_are_refused(tmp_path: Path, content: dict[str, str]
     expected = f"or one with the run.json of nmt, but it holds {min(content)}; name another folder"
     with pytest.raises(ConfigError, match=expected):
         RUN.check(tmp_path, beside=["prepared"])
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[" * 100_000, '{"a": 1e999}', '{"a": NaN}', "1" * 5000, "\udcff", " " * 2**21], ids=range(8)
+)
+def test_damaged_marker_is_an_error_with_what_to_do(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    for read in (RUN.read, RUN.check):
+        with pytest.raises(
+            DamagedError, match=r"run\.json: damaged, or not written by nmt: .*copy the folder again, or remove"
+        ):
+            read(tmp_path)
 
 
 def test_folder_with_an_input_and_file_in_place_of_a_folder_are_refused(tmp_path: Path) -> None:
@@ -232,6 +244,17 @@ def test_folder_with_an_input_and_file_in_place_of_a_folder_are_refused(tmp_path
 
 
 # locks
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("mine"), os.mkdir])
+def test_lock_is_a_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    (tmp_path / "mine").write_text("mine")
+    make(tmp_path / "lock")
+    assert lock_holder(tmp_path) == ""
+    with pytest.raises(DataError, match="cannot write it"), lock_folder(tmp_path, fail, fail):
+        pytest.fail("locked")
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_second_writer_learns_who_holds_the_lock(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The prepared corpus on disk: reading inverts writing; damaged files and other versions are refused by name."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,7 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"format_version": [5]}, r"found format version \[5\], expected 5; prepare it again"),
         ({"format_version": 99}, "found format version 99, expected 5; prepare it again with nmt prepare --force"),
         ({"train": {}}, "incomplete or damaged; prepare it again"),
         ({"vocabulary": [8]}, "incomplete or damaged; prepare it again"),
@@ -131,3 +133,15 @@ def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], mes
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataError, match=rf"manifest\.json: {message}"):
         PreparedCorpus.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[1, 2]", "[[]]", '{"a": 1}', '[[["a"], [1]]]', "[" * 100_000, '[[["a"], "b"]]', "1" * 5000],
+    ids=range(8),
+)
+def test_damaged_validation_texts_are_refused(texts: Path, tmp_path: Path, content: str) -> None:
+    shutil.copytree(texts / "prepared", tmp_path / "prepared")
+    (tmp_path / "prepared" / "valid.json").write_text(content)
+    with pytest.raises(DataError, match=r"valid\.json: missing or damaged; prepare it again with nmt prepare --force"):
+        PreparedCorpus.open(tmp_path / "prepared")

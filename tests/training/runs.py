@@ -57,7 +57,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 
 def progress(run: Path) -> dict[str, Any]:
     content = json.loads((run / "last" / "progress.json").read_text())
-    del content["seconds"], content["interval"]["seconds"], content["interval"]["waited"]
+    del content["sha256"], content["seconds"], content["interval"]["seconds"], content["interval"]["waited"]
     return dict(content)
 
 

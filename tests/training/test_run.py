@@ -15,11 +15,12 @@ from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.training.progress import IntervalSums, Progress
+from nmt.system.files import write_digested
+from nmt.training.progress import PROGRESS_VERSION, IntervalSums, Progress
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
-from tests.builders import tiny_recipe, tiny_tokenizers
+from tests.builders import rewrite_configuration, snapshot, tiny_recipe, tiny_tokenizers
 from tests.training.updates import same, state, update
 
 TOKENIZERS = tiny_tokenizers()
@@ -80,7 +81,7 @@ def test_damaged_checkpoint_is_removed_and_the_previous_one_resumed(run: RunDire
         file = run.checkpoint(step) / name
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 1
-        file.write_bytes(b"{" if name == "progress.json" else content)
+        file.write_bytes(content)
         if step == 4:
             warnings: list[str] = []
             assert resume(run, trained(0)[1], warnings.append).step == 2
@@ -91,6 +92,84 @@ def test_damaged_checkpoint_is_removed_and_the_previous_one_resumed(run: RunDire
     with pytest.raises(DamagedError, match=f"{file}: damaged.*; no checkpoint here is whole: start over with --rest"):
         resume(run, trained(0)[1])
     assert run.saved() == [run.checkpoint(2)]
+
+
+@pytest.mark.parametrize(
+    "content", [{"step": 3}, {"step": "x"}, {"best": [[1]]}, {"epoch": [0]}, {"interval": 1}], ids=str
+)
+def test_progress_with_wrong_values_is_damage(run: RunDirectory, content: dict[str, object]) -> None:
+    file = save(run, Progress(step=2)) / "progress.json"
+    write_digested(file, PROGRESS_VERSION, json.loads(file.read_text()) | content)
+    with pytest.raises(DamagedError, match=r"progress\.json: damaged: .*start over with --restart"):
+        resume(run, trained(0)[1])
+
+
+def test_checkpoint_without_the_digest_of_its_moments_is_refused(run: RunDirectory) -> None:
+    directory = save(run, Progress(step=2))
+    files = json.loads((directory / "config.json").read_text())["files"]
+    del files["optimizer.safetensors"]
+    rewrite_configuration(directory, files=files)
+    with pytest.raises(DamagedError, match=r"config\.json: damaged, .* its list of files lacks optimizer\.safetensors"):
+        resume(run, trained(0)[1])
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_a_killed_process_left_in_checkpoints_is_removed(run: RunDirectory, restart: bool) -> None:
+    """Files of the user with similar names, or elsewhere, are kept."""
+    left = [".tmpAb12Cd", ".config.json.0123abcd.partial", ".progress.json.0123abcd.partial"]
+    mine = [".tmp", ".tmpAb12Cd.txt", ".notes.txt.0123abcd.partial", "notes.txt"]
+    for step in (1, 2):
+        save(run, Progress(step=step, best=[(1.0, 1.0, 1)]))
+    (run.checkpoint(2) / "config.json").unlink()
+    for folder in (run.checkpoint(1), run.checkpoint(2), run.path):
+        for name in [*left, *mine]:
+            (folder / name).write_text("x")
+    kept = {path.name for path in run.checkpoint(1).iterdir()} - set(left)
+    run.open(tiny_recipe(run.path), restart)
+    assert {path.name for path in run.checkpoint(1).iterdir()} == (set(mine) if restart else kept)
+    assert {path.name for path in run.checkpoint(2).iterdir()} == set(mine)
+    assert {*left, *mine} <= {path.name for path in run.path.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
+def test_file_of_a_run_that_is_a_link_or_a_pipe_is_refused(run: RunDirectory, name: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    for make in (lambda path: path.symlink_to(tmp_path / "mine"), os.mkfifo):
+        (run.path / name).unlink(missing_ok=True)
+        make(run.path / name)
+        with (
+            pytest.raises(
+                DataError, match=rf"cannot write it: .*({name} is a symbolic|{name} is not a reg|No such dev)"
+            ),
+            run.locked(),
+        ):
+            run.log({"type": "train", "step": 1})
+        if name == "metrics.jsonl":
+            with pytest.raises(DataError, match=r"metrics\.jsonl: cannot write it: .* regular file"):
+                open_run(run)
+        assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_other_links_of_a_run_are_replaced_and_never_followed(run: RunDirectory, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("recipe.yaml", "run.json", "valid.txt", "progress.json", "config.json"):
+        (other / name).write_text("mine")
+    before = snapshot(other)
+    for name in ("recipe.yaml", "run.json", "valid.txt"):
+        (run.path / name).unlink(missing_ok=True)
+        (run.path / name).symlink_to(other / name)
+    run.checkpoints.mkdir(exist_ok=True)
+    run.checkpoint(1).symlink_to(other)
+    run.open(tiny_recipe(run.path), restart=True)
+    run.write_translations("valid.txt", [["uno"]])
+    (run.path / "best").symlink_to(other)
+    run.checkpoint(1).mkdir()
+    (run.checkpoint(1) / "progress.json").symlink_to(other / "progress.json")
+    save(run, Progress(step=1))
+    assert resume(run, trained(0)[1]).step == 1
+    assert snapshot(other) == before
+    assert run.best == run.path / "last"
 
 
 def test_full_disk_is_an_error_and_keeps_the_last_checkpoint_and_the_log(run: RunDirectory) -> None:

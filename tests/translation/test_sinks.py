@@ -131,6 +131,17 @@ def test_partial_file_without_a_record_is_refused(tmp_path: Path, content: str |
     assert partial.stat().st_size > 0
 
 
+@pytest.mark.parametrize("name", ["out.txt.partial", "out.txt.partial.json.new"])
+def test_link_in_place_of_the_partial_file_is_not_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / name).symlink_to("mine")
+    with pytest.raises(
+        DataError, match=rf"cannot write it: .*{name} is a symbolic link, not a regular file; name another"
+    ):
+        write(tmp_path / "out.txt")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 def test_truncated_partial_file_is_refused(tmp_path: Path) -> None:
     partial, _ = interrupted(tmp_path / "out.txt", 2)
     os.truncate(partial, 5)
