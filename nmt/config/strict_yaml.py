@@ -48,7 +48,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Refuse a file that is small, but whose values, or the sections in sections, would exceed RAM or the stack."""
-        before, mark, is_alias = self._values, self.peek_event().start_mark, self.check_event(yaml.AliasEvent)
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        is_alias, before = isinstance(event, yaml.AliasEvent), self._values
         self._depth += 1
         node = super().compose_node(parent, index) if self._depth <= _DEEPEST else None
         self._depth -= 1
@@ -63,7 +64,9 @@ class _Loader(yaml.SafeLoader):
             if self._values > _MOST_VALUES:
                 problem = f"more than {_MOST_VALUES:,} values, with those that aliases repeat"
         if problem:
-            raise yaml.composer.ComposerError(problem=f"{problem}; write it without them", problem_mark=mark)
+            raise yaml.composer.ComposerError(
+                problem=f"{problem}; write it without them", problem_mark=event.start_mark
+            )
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
