@@ -51,13 +51,14 @@ def prepare(
     force = force or rejected is not None
     if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
-    corpus, _ = _current_corpus(recipe, force)
+    corpus, _ = _current_corpus(recipe, console, force)
     if corpus is None:
         with console.status("checking the texts"):
             _check_files(recipe, rejected)
         PREPARED.check(directory)
-        with lock_folder(directory, lambda holder: console.info(f"{directory}: waiting for {holder}"), console.warn):
-            corpus, reason = _current_corpus(recipe, force)  # another process may have prepared it meanwhile
+        lock = lock_folder(directory, lambda holder: console.info(f"{directory}: waiting for {holder}"), console.warn)
+        with disk_errors(directory), lock:
+            corpus, reason = _current_corpus(recipe, console, force)  # another process may have prepared it meanwhile
             if corpus is None:
                 console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected, mapped, check)
@@ -68,12 +69,16 @@ def prepare(
     return corpus
 
 
-def _current_corpus(recipe: Recipe, force: bool) -> tuple[PreparedCorpus | None, str]:
+def _current_corpus(recipe: Recipe, console: Console, force: bool) -> tuple[PreparedCorpus | None, str]:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
-    reason = "--force" if force else why_stale(recipe)
+    stale = why_stale(recipe)
+    reason = "--force" if force else stale
     if reason is None:
         try:
-            return PreparedCorpus.open(recipe.prepared_directory, recipe), ""
+            corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
+            with console.status("comparing the prepared corpus with its digests"):
+                corpus.manifest.check_files(recipe.prepared_directory, corpus.manifest.files)
+            return corpus, ""
         except UnusableCorpusError as error:
             reason = error.reason
     return None, reason

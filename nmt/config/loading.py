@@ -124,6 +124,8 @@ def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recip
 def _absolute_paths(value: Any, document: Document, location: strict_yaml.Location) -> Any:
     """Return a value of the recipe with every relative path in it, at any depth, made absolute."""
     if isinstance(value, Path):
+        if "\0" in str(value):
+            raise SettingError(".".join(map(str, location)), f"found the name {str(value)!r}, expected none with NUL")
         folder = Path() if document.place(location)[0] == strict_yaml.OVERRIDDEN else Path(document.name).parent
         return Path(os.path.abspath(folder / os.path.expanduser(value)))
     if isinstance(value, tuple):

@@ -34,8 +34,40 @@ _TYPES = {
 _RESOLVERS = {None: [(f"tag:yaml.org,2002:{name}", re.compile(pattern)) for name, pattern in _TYPES.items()]}
 
 
+# Limits far above those of any recipe: on sections in sections, and on values, an alias counted as all that it repeats.
+_DEEPEST, _MOST_VALUES = 50, 100_000
+
+
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: Any = _RESOLVERS
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = 0
+        self._values_of: dict[int, int] = {}  # the number of values in each node that is complete, by its identity
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse a file that is small, but whose values, or the sections in sections, would exceed RAM or the stack."""
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        is_alias, before = isinstance(event, yaml.AliasEvent), self._values
+        self._depth += 1
+        node = super().compose_node(parent, index) if self._depth <= _DEEPEST else None
+        self._depth -= 1
+        problem = ""
+        if node is None:
+            problem = f"more than {_DEEPEST} lists or sections in each other"
+        elif is_alias and id(node) not in self._values_of:
+            problem = "an alias of the list or section that it is in"
+        else:
+            self._values += self._values_of[id(node)] if is_alias else 1
+            self._values_of[id(node)] = self._values - before
+            if self._values > _MOST_VALUES:
+                problem = f"more than {_MOST_VALUES:,} values, with those that aliases repeat"
+        if problem:
+            raise yaml.composer.ComposerError(
+                problem=f"{problem}; write it without them", problem_mark=event.start_mark
+            )
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         lines: dict[str, int] = {}

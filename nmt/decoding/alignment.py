@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt.config import ModelSettings
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
+from nmt.errors import ModelError
 from nmt.model.checkpoint import AlignmentHeads, LoadedModel
 from nmt.text.normalize import normalize
 from nmt.text.words import is_punctuation, words, words_of_pieces
@@ -35,11 +36,19 @@ def align(
     """Return the links between the words of sentences and of given translations, by the first model of the runner.
 
     The words are those of `nmt.text.words`. `tags` are the ids that precede each sentence. The weights of a target
-    token are those of the step that predicts it, the mean over the alignment heads.
+    token are those of the step that predicts it, the mean over the alignment heads. Raises ModelError if the model
+    does not have these.
     """
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
-    heads = (loaded.alignment or default_heads(loaded.model.settings)).heads
+    settings = loaded.model.settings
+    heads = (loaded.alignment or default_heads(settings)).heads
+    if any(not (0 <= layer < settings.decoder_layers and 0 <= head < settings.heads) for layer, head in heads):
+        raise ModelError(
+            f"config.json: alignment.heads: found {list(map(list, heads))}, expected layers from 0 to "
+            f"{settings.decoder_layers - 1} and heads from 0 to {settings.heads - 1}; copy the model again, or remove "
+            "the key alignment"
+        )
     tag_bytes = [b""] * len(tags)  # belong to no word
     return [
         word_links(forced.attention[:, :-1].mean(0), [*tag_bytes, *source.spell_text(line)], target.spell_text(text))

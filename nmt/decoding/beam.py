@@ -255,8 +255,9 @@ def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:
     probabilities = logits.softmax(-1)
     if sampling.top_p < 1:
         ranked = probabilities.sort(-1, descending=True).values
-        before = ranked.cumsum(-1) - ranked  # the first has nothing before it and is kept
-        last = ranked.masked_fill(before >= sampling.top_p, 1.0).amin(-1, keepdim=True)
+        # the first has nothing before it and is kept, also where top_p is 0 in fp32
+        before = ranked.cumsum(-1) - ranked
+        last = ranked.masked_fill((before >= sampling.top_p) & (before > 0), 1.0).amin(-1, keepdim=True)
         probabilities = probabilities.masked_fill(probabilities < last, 0.0)
     ends = probabilities.cumsum(-1)
     # a product with a number below 1 is less than the sum of all shares, also after rounding

@@ -9,7 +9,7 @@ from nmt.errors import DataError
 from nmt.text.languages import is_language, nearest_codes
 from nmt.text.readers import SentencePair
 from nmt.text.readers.json_lines import first_keys, read_json_lines
-from nmt.text.readers.opening import COMPRESSED, split_member, text_members
+from nmt.text.readers.opening import COMPRESSED, limits_reported, split_member, text_members
 from nmt.text.readers.tables import read_records, read_table, read_two_files
 from nmt.text.readers.tmx import declared_languages, read_tmx
 
@@ -27,7 +27,7 @@ def text_files(corpus: CorpusFile) -> dict[str, Path]:
 
 
 def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[SentencePair]:
-    """Return the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
+    """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
 
     `languages` select the sides of a file that names its languages; None if they are not known yet: then they are the
     first two of the file.
@@ -35,6 +35,11 @@ def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[S
     Raises DataError, with file and line: no such file, what the format does not permit, two files that differ in their
     number of lines.
     """
+    with limits_reported(", ".join(map(str, corpus.files.values()))):
+        yield from _pairs(corpus, languages)
+
+
+def _pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[SentencePair]:
     first, *second = parts_of(corpus, languages)
     if second:
         return read_two_files(first, second[0])

@@ -3,10 +3,13 @@
 A corpus is current as a file is for make: the settings are those of the recipe, and each input file has its recorded
 size and time of change. A file that is missing counts as unchanged. A corpus that is prepared again from the same text
 has the same fingerprint, so that runs can be resumed with it.
+
+The manifest has the digests of the files that decide a result, and its own, so that damage is found.
 """
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +19,12 @@ from pydantic import TypeAdapter, ValidationError
 from nmt.config import Data, MaxLength, Recipe
 from nmt.config.section import differences
 from nmt.errors import DataError
-from nmt.system.files import Marker
+from nmt.system.files import Marker, digest_of
 from nmt.text.corpus import text_files
 from nmt.text.tokenizer import initial_files
 
 # The file by which a folder is a prepared corpus.
-PREPARED = Marker("manifest.json", "nmt prepared corpus", 5)
+PREPARED = Marker("manifest.json", "nmt prepared corpus", 6)
 
 
 class UnusableCorpusError(DataError):
@@ -63,8 +66,8 @@ class Manifest:
 
     settings: dict[str, Any]  # the part of the recipe that the result depends on, by sections and texts
     inputs: dict[str, tuple[int, int]]  # size and time of change, in ns, of each file, by its key in the recipe
-    # The SHA-256 of token ids, tokenizers and validation text.
-    fingerprint: str
+    # The SHA-256 of token ids, tokenizers and validation text, by the names of the files in the folder.
+    files: dict[str, str]
     # Number of pieces of the source and the target side.
     vocabulary: tuple[int, int]
     train: SplitCounts
@@ -74,25 +77,49 @@ class Manifest:
     # The longest source, in tokens, that translation does not split.
     longest_source: int
 
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of all files: equal for the same text, prepared in the same way."""
+        return _sha256([[Path(name).name, digest] for name, digest in self.files.items()])
+
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
         weights = [(text.oversample, text.tag) for text in (*data.train, *data.valid)]
-        content = json.dumps([self.fingerprint, data.temperature, weights], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()
+        return _sha256([self.fingerprint, data.temperature, weights])
+
+    def check_files(self, directory: Path, names: Iterable[str]) -> None:
+        """Raise UnusableCorpusError unless files in the folder have their recorded content."""
+        for name in names:
+            path = directory / name
+            try:
+                is_whole = digest_of(path) == self.files[name]
+            except OSError as error:
+                raise UnusableCorpusError(f"{path}: missing or damaged: {error.strerror}") from None
+            if not is_whole:
+                raise UnusableCorpusError(f"{path}: damaged: its content is not what was prepared (SHA-256 differs)")
 
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
-        PREPARED.write(directory, _MANIFEST.dump_python(self, mode="json"))
+        content = _MANIFEST.dump_python(self, mode="json")
+        PREPARED.write(directory, {**content, "sha256": _sha256(content)})
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
-        """Read `manifest.json`. Raises DataError: absent, incomplete, or of another format version."""
+        """Read `manifest.json`. Raises DataError: absent, damaged, or of another format version."""
         path, content = directory / PREPARED.name, PREPARED.read(directory)
+        if not content and path.exists():
+            raise DataError(
+                f"{path}: damaged, or not written by nmt; if {directory} is a prepared corpus, remove it, so that it "
+                "is prepared again, else set 'prepared' to another folder"
+            )
         if not content:
             raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare")
         if content.get("format_version") != PREPARED.version:
             found = content.get("format_version")
             raise UnusableCorpusError(f"{path}: found format version {found}, expected {PREPARED.version}")
+        digest, own = content.get("sha256"), content.keys() - {"sha256", *PREPARED.header}
+        if digest != _sha256({key: content[key] for key in own}):
+            raise UnusableCorpusError(f"{path}: incomplete or damaged")
         try:
             return _MANIFEST.validate_python(content)
         except ValidationError:
@@ -102,15 +129,22 @@ class Manifest:
 _MANIFEST = TypeAdapter(Manifest)
 
 
+def _sha256(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def why_stale(recipe: Recipe) -> str | None:
-    """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current."""
+    """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current.
+
+    The files are not read. Raises DataError for a damaged manifest: another program may have written it.
+    """
     directory = recipe.prepared_directory
+    if not (directory / PREPARED.name).exists():
+        return "there is none yet"
     try:
         manifest = Manifest.read(directory)
     except UnusableCorpusError as error:
         return error.reason
-    except DataError:
-        return "there is none yet"
     files = input_files(recipe)
     changed = [*map(str, differences(manifest.settings, recorded_settings(recipe)))]
     changed += [f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)]

@@ -113,16 +113,20 @@ def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
     # one system call each: read1 returns the available bytes instead of waiting for more
     read = getattr(stream, "read1", stream.read)
     lines: list[bytes] = []
-    unfinished, size = b"", 0
+    parts: list[bytes] = []  # of the unfinished line, joined at its end: in linear time, however long it is
+    size = 0
     while chunk := read(_CHUNK_BYTES):
-        *complete, unfinished = (unfinished + chunk).split(b"\n")
-        lines += complete
+        end, *complete = chunk.split(b"\n")
+        parts.append(end)
+        if complete:
+            lines += [b"".join(parts), *complete[:-1]]
+            parts = complete[-1:]
         size += len(chunk)
         full = len(lines) >= scale * LINE_BATCH_SIZE or size >= scale * LINE_BATCH_BYTES
         if lines and (full or not _is_readable(stream)):
             yield lines
             lines, size = [], 0
-    if unfinished:
+    if unfinished := b"".join(parts):
         lines.append(unfinished)
     if lines:
         yield lines

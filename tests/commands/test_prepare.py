@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import os
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -131,10 +132,33 @@ def test_why_stale_names_the_changed_settings_and_texts(folder: Path, override: 
 
 
 def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last = prepare(recipe_in(folder), QUIET).train.source[-1].tolist()
+    tokens = folder / "run" / "prepared" / "train" / "source.tokens.npy"
+    for content, reason in ((b"", "missing or damaged"), (b"\5\0", "damaged: its content is not what was prepared")):
+        tokens.write_bytes(content and tokens.read_bytes()[: -len(content)] + content)
+        assert prepare(recipe_in(folder), Console()).train.source[-1].tolist() == last
+        assert f"(run/prepared/train/source.tokens.npy: {reason}" in capsys.readouterr().err.replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_damaged_manifest_is_named_with_what_to_do(folder: Path, force: bool) -> None:
     prepare(recipe_in(folder), QUIET)
-    (folder / "run" / "prepared" / "train" / "source.tokens.npy").write_bytes(b"")
-    assert len(prepare(recipe_in(folder), Console()).train) == 300
-    assert "source.tokens.npy: missing or damaged)\n" in capsys.readouterr().err  # no advice to do what is done
+    file = folder / "run" / "prepared" / "manifest.json"
+    for content in (b"", file.read_bytes()[:400], file.read_bytes().replace(b"nmt prep", b"nmt qrep")):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=r"manifest\.json: damaged, .*is a prepared corpus, remove it, so that"):
+            prepare(recipe_in(folder), QUIET, force)
+
+
+def test_full_disk_is_named_by_the_folder(folder: Path) -> None:
+    """The lock is the first file that is written there."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+        with pytest.raises(DataError, match=r"run/prepared: cannot write it: File too large"):
+            prepare(recipe_in(folder), QUIET)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 @pytest.mark.parametrize(

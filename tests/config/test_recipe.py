@@ -214,6 +214,11 @@ def test_mistakes_are_reported_with_their_line(path: Path, addition: str, proble
     assert problems(path, SMALLEST + addition + "\n") == [f"line 5: {problem}"]
 
 
+def test_name_of_a_file_with_nul_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r":3: data\.train\.0\.file: found the name 'a\\x00b', expected none"):
+        load(path, SMALLEST.replace("train.tsv", '"a\\0b"'))
+
+
 def test_error_of_an_override_names_it(path: Path) -> None:
     assert problems(path, SMALLEST, "train.batch_tokens=4k", "decode.bean=3", "seed=-1") == [
         "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number",

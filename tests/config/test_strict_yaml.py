@@ -1,6 +1,7 @@
 """Strict YAML: types of values, error messages, places of keys, and reading inverts writing."""
 
 import math
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,22 @@ def test_block_text_anchors_byte_order_mark_and_crlf_are_read(recipe: Path) -> N
         ("a: *nowhere\n", "{}:1: not valid YAML: found undefined alias"),
         ("a: 1\nb: !!python/name:os.system x\n", "{}:2: not valid YAML: could not determine a constructor for the tag"),
         ("? [a, b]\n: 1\n", "{}:1: not valid YAML: found unhashable key"),
+        ("a: 1\nb: &b [*b]\n", "{}:2: not valid YAML: an alias of the list or section that it is in; write"),
+        ("a: 1\nb: {c: &b {d: [1, {e: *b}]}}\n", "{}:2: not valid YAML: an alias of the list or section that it is"),
+        ("a: 1\nb: " + "[" * 5000 + "]" * 5000, "{}:2: not valid YAML: more than 50 lists or sections in each other"),
+        ("a: 1\nb: " + "{a: " * 5000, "{}:2: not valid YAML: more than 50 lists or sections in each other"),
+        (
+            "a0: &a0 x\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(99)),
+            "{}:16: not valid YAML: m",
+        ),
     ],
 )
 def test_syntax_errors_name_file_and_line(recipe: Path, text: str, message: str) -> None:
     recipe.write_bytes(text.encode())
+    started = time.process_time()
     with pytest.raises(ConfigError) as caught:
         strict_yaml.read(recipe)
+    assert time.process_time() - started < 1
     assert str(caught.value).startswith(message.format(recipe))
 
 

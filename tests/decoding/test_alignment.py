@@ -10,6 +10,7 @@ from nmt.decoding import alignment
 from nmt.decoding.alignment import align, anchors, best_heads, default_heads, word_links
 from nmt.decoding.forced_decoding import Forced, Head, Pair
 from nmt.decoding.models import BatchRunner
+from nmt.errors import ModelError
 from nmt.model.checkpoint import AlignmentHeads
 from nmt.model.transformer import attention_weights
 from nmt.text.tokenizer import BOS, EOS
@@ -78,6 +79,14 @@ class TestWordLinks:
 
 
 class TestAttention:
+    @pytest.mark.parametrize("head", [(0, 99), (99, 0), (-1, 0), (0, -1)])
+    def test_heads_that_the_model_lacks_are_refused(self, head: tuple[int, int]) -> None:
+        loaded = replace(tiny_loaded_model(), alignment=AlignmentHeads(heads=(head,)))
+        with pytest.raises(
+            ModelError, match=r"alignment\.heads: found .*, expected layers from 0 to 0 and heads from 0"
+        ):
+            align(BatchRunner([loaded.model]), loaded, [("a", "b")], 512)
+
     def test_links_follow_the_chosen_heads_where_the_decoder_predicts_a_token(self) -> None:
         loaded = replace(tiny_loaded_model(), alignment=AlignmentHeads(heads=((0, 0), (0, 1))))
         tokenizer = loaded.tokenizers.source

@@ -3,6 +3,7 @@
 import lzma
 from itertools import islice, pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,8 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
 from nmt.text.corpus import evenly_spread, named_languages, parts_of, read_pairs, text_files
 from nmt.text.readers import SentencePair
+from nmt.translation.documents import translating
+from nmt.translation.documents.document import ReadOptions
 from tests.builders import write_lines, write_zip
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
@@ -22,6 +25,22 @@ ONE = [("one", "uno")]
 
 def pairs(languages: LanguagePair | None = ENGLISH_ITALIAN, **settings: object) -> list[tuple[str, str]]:
     return [pair[:2] for pair in read_pairs(CorpusFile.model_validate(settings), languages)]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(RecursionError, "nested too deeply"), (OverflowError, "a number in it is too large"), (MemoryError, "too large")],
+)
+def test_limits_of_python_are_errors_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception], reason: str
+) -> None:
+    path = write_lines(tmp_path / "a.tsv", "a\tb")
+    monkeypatch.setattr("nmt.text.corpus.read_table", Mock(side_effect=error))
+    with pytest.raises(DataError, match=rf"a\.tsv: cannot read it: {reason}"):
+        pairs(file=path)
+    monkeypatch.setitem(translating._READERS, "json", Mock(side_effect=error))
+    with pytest.raises(DataError, match=rf"a\.json: cannot read it: {reason}"):
+        translating.read_document(b"{}", "a.json", ReadOptions("json"))
 
 
 def test_tsv_columns_are_selected_and_pairs_have_their_line(tmp_path: Path) -> None:

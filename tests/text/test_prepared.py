@@ -18,6 +18,7 @@ from nmt.text.manifest import PREPARED, Manifest, SideCounts, SplitCounts
 from nmt.text.prepared import CorpusPart, PreparedCorpus, PreparedSplit, Sentences, SideWriter
 from tests.builders import token_store
 
+SIZES = (65_536, 65_537)  # pieces of source and target
 IDS = st.lists(st.integers(0, 65_535), max_size=8)
 
 
@@ -25,7 +26,7 @@ def write_split(directory: Path, batches: list[list[tuple[list[int], list[int]]]
     """Write a split whose lines have as many characters as ids, with 65,536 and 65,537 pieces, the odd ones bytes."""
     directory.mkdir()
     counts = []
-    for side, (name, size) in enumerate((("source", 65_536), ("target", 65_537))):
+    for side, (name, size) in enumerate(zip(("source", "target"), SIZES, strict=True)):
         tokenizer = MagicMock(spelled=lambda size=size: np.arange(size) % 2 == 1)
         tokenizer.__len__.return_value = size
         writer = SideWriter(directory, name, tokenizer)
@@ -44,7 +45,7 @@ def test_open_inverts_write(tmp_path_factory: pytest.TempPathFactory, batches: A
     for side in (0, 1):
         ids = [i for pair in pairs for i in pair[side]]
         assert counts[side] == SideCounts(len(ids), len(ids), sum(i % 2 for i in ids))
-    split = PreparedSplit.open(directory, [len(pairs)])
+    split = PreparedSplit.open(directory, [len(pairs)], SIZES)
     assert len(split) == len(split.source) == len(split.target) == len(pairs)
     assert [ids.tolist() for ids in split.source] == [pair[0] for pair in pairs]
     assert [ids.tolist() for ids in split.target] == [pair[1] for pair in pairs]
@@ -57,7 +58,7 @@ def test_open_inverts_write(tmp_path_factory: pytest.TempPathFactory, batches: A
 
 def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
     write_split(tmp_path / "train", [[([65_535], [65_536])]])
-    split = PreparedSplit.open(tmp_path / "train", [1])
+    split = PreparedSplit.open(tmp_path / "train", [1], SIZES)
     assert np.load(tmp_path / "train" / "source.tokens.npy").dtype == np.uint16
     assert np.load(tmp_path / "train" / "target.tokens.npy").dtype == np.int32
     assert (split.source[0].tolist(), split.target[-1].tolist()) == ([65_535], [65_536])
@@ -76,17 +77,37 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, size: int | None) ->
     if size is not None:
         path.write_bytes(content[:size])
     with pytest.raises(DataError, match=rf"{name}: missing or damaged; prepare it again with nmt prepare --force"):
-        PreparedSplit.open(tmp_path / "train", [1])
+        PreparedSplit.open(tmp_path / "train", [1], SIZES)
 
 
 def test_files_of_different_corpora_are_refused(tmp_path: Path) -> None:
     write_split(tmp_path / "one", [[([1, 2], [3, 4])]])
     with pytest.raises(DataError, match="holds 1 sources and 1 targets, but its manifest 2 pairs; prepare it again"):
-        PreparedSplit.open(tmp_path / "one", [1, 1])
+        PreparedSplit.open(tmp_path / "one", [1, 1], SIZES)
     write_split(tmp_path / "two", [[([1, 2], [3, 4]), ([1], [2])]])
     (tmp_path / "two" / "source.tokens.npy").replace(tmp_path / "one" / "source.tokens.npy")
-    with pytest.raises(DataError, match="tokens and offsets of the source do not belong together"):
-        PreparedSplit.open(tmp_path / "one", [1])
+    with pytest.raises(DataError, match=r"source.offsets.npy: damaged: expected to rise from 0 to 3 tokens"):
+        PreparedSplit.open(tmp_path / "one", [1], SIZES)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("target.offsets", [1, 2, 4], "damaged: expected to rise from 0 to 4 tokens"),
+        ("target.offsets", [0, 2, 3], "damaged: expected to rise from 0 to 4 tokens"),
+        ("target.offsets", [0, 5, 4], "damaged: expected to rise from 0 to 4 tokens"),
+        ("target.offsets", [], "damaged: expected to rise from 0 to 4 tokens"),
+        ("target.offsets", [[0, 2, 4]], "missing or damaged"),
+        ("target.tokens", [1, 2, 65_537, 4], "damaged: expected ids from 0 to 65,536"),
+        ("target.tokens", [1, 2, -1, 4], "damaged: expected ids from 0 to 65,536"),
+        ("source.tokens", [1, 2, 3, 4], "missing or damaged"),  # of another type
+    ],
+)
+def test_impossible_offsets_and_ids_are_refused(tmp_path: Path, name: str, values: list[int], message: str) -> None:
+    write_split(tmp_path / "train", [[([1, 2], [1, 2]), ([3, 4], [3, 4])]])
+    np.save(tmp_path / "train" / f"{name}.npy", np.array(values, np.int32 if "tokens" in name else np.int64))
+    with pytest.raises(DataError, match=rf"{name}\.npy: {message}; prepare it again with nmt prepare --force"):
+        PreparedSplit.open(tmp_path / "train", [2], SIZES)
 
 
 def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
@@ -108,7 +129,9 @@ def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
 COUNTS = SplitCounts(3, 2, (2,), SideCounts(5, 20, 0), SideCounts(6, 22, 1))
 LIMIT = MaxLength(factor=1.25, extra=12)
 INPUTS = {"data.train.0.tsv": (1, 2)}
-MANIFEST = Manifest({"languages": {"source": "en"}}, INPUTS, "ff", (8, 9), COUNTS, None, LIMIT, longest_source=30)
+MANIFEST = Manifest(
+    {"languages": {"source": "en"}}, INPUTS, {"valid.json": "ff"}, (8, 9), COUNTS, None, LIMIT, longest_source=30
+)
 
 
 def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
@@ -121,10 +144,11 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": [5]}, r"found format version \[5\], expected 5; prepare it again"),
-        ({"format_version": 99}, "found format version 99, expected 5; prepare it again with nmt prepare --force"),
+        ({"format_version": [6]}, r"found format version \[6\], expected 6; prepare it again"),
+        ({"format_version": 99}, "found format version 99, expected 6; prepare it again with nmt prepare --force"),
         ({"train": {}}, "incomplete or damaged; prepare it again"),
-        ({"vocabulary": [8]}, "incomplete or damaged; prepare it again"),
+        ({"longest_source": 31}, "incomplete or damaged; prepare it again"),
+        ({"format": "nmt prepared corpu5"}, r"damaged, or not written by nmt; if .* is a prepared corpus, remove it"),
     ],
 )
 def test_other_manifests_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -10,14 +10,13 @@ Blocks come back in order, so the result depends on the text and the settings al
 Nothing is random: runs with different seeds can share a corpus.
 """
 
-import json
 import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from itertools import compress, islice, starmap
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_args
@@ -32,7 +31,7 @@ from nmt.system.files import digest_of
 from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.corpus import pairs_of, parts_of, read_pairs, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
-from nmt.text.prepared import Sentences, SideWriter, TokenStore, write_valid_texts
+from nmt.text.prepared import PreparedSplit, Sentences, SideWriter, write_valid_texts
 from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of, shared_pairs
 from nmt.text.preparing.rules import RULES, Rules
 from nmt.text.readers import SentencePair
@@ -280,16 +279,16 @@ def write_corpus(
     if recipe.data.valid:
         write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    fingerprint = sha256(json.dumps([[path.name, digest_of(path)] for path in files]).encode()).hexdigest()
+    digests = {path.relative_to(directory).as_posix(): digest_of(path) for path in files}
     audit.add_rule_findings()
     audit.write(directory)
-    offsets = [TokenStore.open(directory / "train", side).offsets for side in ("source", "target")]
+    sizes = len(tokenizers.source), len(tokenizers.target)
+    split = PreparedSplit.open(directory / "train", counts[0].corpora, sizes)
     stride = -(-counts[0].kept // _SAMPLED_PAIRS)
-    lengths = [own[1::stride] - own[:-1:stride] for own in offsets]
-    sizes, limit = (len(tokenizers.source), len(tokenizers.target)), length_limit(lengths[0], lengths[1])
+    lengths = [own[1::stride] - own[:-1:stride] for own in (split.source.offsets, split.target.offsets)]
+    limit, longest = length_limit(lengths[0], lengths[1]), longest_source(lengths[0], counts[0].kept)
     train, valid = counts if recipe.data.valid else (counts[0], None)
-    longest = longest_source(lengths[0], counts[0].kept)
-    return Manifest(recorded_settings(recipe), inputs, fingerprint, sizes, train, valid, limit, longest)
+    return Manifest(recorded_settings(recipe), inputs, digests, sizes, train, valid, limit, longest)
 
 
 def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64]) -> MaxLength:

@@ -189,6 +189,17 @@ def _open_member(path: Path, archive: ZipFile, name: str | None) -> IO[bytes]:
 
 
 @contextmanager
+def limits_reported(name: str) -> Iterator[None]:
+    """Raise DataError, with the name of an input, for content that exceeds a limit of Python in its reader."""
+    try:
+        yield
+    except (RecursionError, OverflowError, MemoryError) as error:
+        reasons = {RecursionError: "nested too deeply", OverflowError: "a number in it is too large"}
+        reason = reasons.get(type(error), "too large for the RAM")
+        raise DataError(f"{name}: cannot read it: {reason}; make it simpler, or split it into several files") from None
+
+
+@contextmanager
 def _damage_reported(path: Path) -> Iterator[None]:
     try:
         yield

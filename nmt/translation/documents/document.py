@@ -28,6 +28,8 @@ MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
 }  # fmt: skip
+# Codecs of Python that are no encodings of files, by the names of `codecs.lookup`.
+_NO_CHARSETS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
 # Why there is no text to translate in a table whose translations go to a column.
 TRANSLATED = (
     "all have a text in {} already, which is kept; empty it to translate again, or name another one with --into"
@@ -117,6 +119,8 @@ class Content:
             size += len(mark)
         data, mark, encoding = data[size:], data[:size], encoding or "utf-8"
         try:
+            if codecs.lookup(encoding).name in _NO_CHARSETS:
+                raise LookupError("no encoding of files")
             text = data.decode(encoding)
             if "\0" in text or text.encode(encoding) != data:
                 raise UnicodeError("binary data, or UTF-16 without a mark")

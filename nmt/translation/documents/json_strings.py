@@ -12,6 +12,7 @@ from nmt.text.items import Line
 from nmt.translation.documents.document import TRANSLATED, Content, Document, Edits, Entry, ReadOptions, read_text
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
+# Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Keys that begin so hold no text: those of Application Resource Bundles (`@title`), and `$schema`.
 _METADATA = ("@", "$")
@@ -55,7 +56,7 @@ def read_json(content: Content, options: ReadOptions) -> Document:
 
     Strings at or below an excluded key are left out. Raises DataError for invalid JSON, ConfigError for an unknown key.
     """
-    value_of(content, content.text, 0)
+    check_json(content, content.text, 0)
     strings = [one for one in _values(content.text) if isinstance(one.value, str)]
     known = set[str]().union(*(one.names for one in strings))
     if unknown := [name for name in (*options.columns, *options.excluded) if name not in known]:
@@ -78,10 +79,10 @@ def _entry(edits: Edits, string: _Value, start: int, place: str) -> Entry:
     return edits.entry(read_text(str(string.value)), start, end, lambda line: _quoted(str(line)), place)
 
 
-def value_of(content: Content, text: str, start: int) -> object:
-    """Return the value of a JSON text that begins at a position of the file. Raises DataError if it is invalid."""
+def check_json(content: Content, text: str, start: int) -> None:
+    """Raise DataError unless a text that begins at a position of the file is JSON."""
     try:
-        return json.loads(text)
+        json.loads(text, parse_int=float)
     except json.JSONDecodeError as error:
         advice = "; for an object in each line, give --format jsonl" * error.msg.startswith("Extra data")
         raise content.error(start + error.pos, f"not JSON: {error.msg} at column {error.colno}{advice}") from None
@@ -92,7 +93,7 @@ def value_of(content: Content, text: str, start: int) -> object:
 def _values(text: str) -> Iterator[_Value]:
     """Yield the strings, numbers, true, false and null of valid JSON."""
     path: list[str | int] = []  # the key or index in each open object or array
-    expects_key, position, decoder = False, 0, json.JSONDecoder()
+    expects_key, position, decoder = False, 0, json.JSONDecoder(parse_int=float)
     while token := _TOKEN.search(text, position):
         position = token.end()
         if token[0][0] not in "{}[],:":
@@ -130,7 +131,7 @@ def read_json_lines(content: Content, options: ReadOptions) -> Document:
     for number, line in enumerate(content.lines, 1):
         if not line.text.strip():
             continue
-        value_of(content, line.text, line.start)
+        check_json(content, line.text, line.start)
         values = {one.place: one for one in _values(line.text)}
         for column in options.columns:
             source, found = values.get(column), ", ".join(values)[:200]

@@ -49,7 +49,7 @@ def read_po(content: Content, options: ReadOptions) -> Document:
             language, stated = re.search(r"Language: *([\w-]+)", header), re.search(r"nplurals\s*=\s*(\d+)", header)
             if language and primary_code(language[1].replace("_", "-")) != primary_code(target):
                 raise content.error(start, f"Language: {language[1]}, but the model translates to {target}")
-            count = int(stated[1]) if stated else 0
+            count = int(stated[1][:10]) if stated else 0  # Python refuses more than 4,300 digits
             if count > _MOST_FORMS:
                 raise content.error(start, f"nplurals={count}, expected at most {_MOST_FORMS}")
         elif not any(message[keyword].string for keyword in forms):

@@ -8,6 +8,7 @@ from nmt.system.console import Console, counted
 from nmt.system.distributed import on_rank_zero, scatter_map
 from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import Line, joined
+from nmt.text.readers.opening import limits_reported
 from nmt.translation.documents.document import Content, Document, Entry, Format, ReadOptions
 from nmt.translation.documents.docx import read_docx
 from nmt.translation.documents.json_strings import read_json, read_json_lines
@@ -41,8 +42,11 @@ _READERS: dict[Format, Callable[[Content, ReadOptions], Document]] = {
 
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
     """Find the texts of a file. Raises DataError for a damaged one."""
-    if options.format == "docx":
-        return read_docx(data, name)
+    with limits_reported(name):
+        return read_docx(data, name) if options.format == "docx" else _read_text(data, name, options)
+
+
+def _read_text(data: bytes, name: str, options: ReadOptions) -> Document:
     declared = _DECLARED[options.format].search(data[: 1 << 16]) if options.format in _DECLARED else None
     encoding = next((one.decode() for one in declared.groups() if one), None) if declared else None
     if options.format == "properties" and data.decode(errors="ignore").encode() != data:

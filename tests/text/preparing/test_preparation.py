@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from docs.prepare_on_cluster import prepare_with
 from nmt.commands.prepare import prepare
 from nmt.config import Filters, LanguagePair, MaxLength
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console
 from nmt.text import tokenizer
 from nmt.text.manifest import PREPARED
@@ -61,10 +61,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Return the files of a prepared corpus without the settings and times of its manifest, which has a fingerprint."""
+    """Return the files of a prepared corpus without the settings and times of its manifest, which has digests."""
     files = [path for path in directory.rglob("*") if path.is_file() and path.name not in ("lock", "manifest.json")]
     found = {str(path.relative_to(directory)): path.read_bytes() for path in files}
-    found["fingerprint"] = str(PREPARED.read(directory).get("fingerprint")).encode()
+    found["digests"] = str(PREPARED.read(directory).get("files")).encode()
     return found
 
 
@@ -158,7 +158,7 @@ def test_preparation_that_ends_early_leaves_the_old_corpus_or_none(
     assert done.returncode == (1 if message else -signal.SIGKILL), done.stderr
     assert message in done.stderr
     found = contents(folder / "prepared")
-    assert found["fingerprint"] == b"None" or {name: found[name] for name in before} == before
+    assert found["digests"] == b"None" or {name: found[name] for name in before} == before
     assert found == before or not message
     write_tsv(folder / "a.tsv", pairs(300, 0))
     prepare(recipe_in(folder), QUIET)
@@ -178,7 +178,7 @@ def test_other_files_in_the_folder_of_a_prepared_corpus_are_kept(folder: Path) -
 def test_folder_of_the_user_is_no_place_for_a_prepared_corpus(folder: Path) -> None:
     (folder / "prepared").mkdir()
     (folder / "prepared" / "manifest.json").write_text('{"name": "a web application"}')
-    with pytest.raises(ConfigError, match=r"prepared: expected a new or an empty folder, .* holds manifest\.json"):
+    with pytest.raises(DataError, match=r"manifest\.json: damaged, or not written by nmt; .* to another folder"):
         prepare(recipe_in(folder), QUIET, force=True)
     assert (folder / "prepared" / "manifest.json").read_text() == '{"name": "a web application"}'
 

@@ -102,6 +102,14 @@ def test_damaged_file_is_an_error_with_its_line(text: str, message: str) -> None
         read("json", text)
 
 
+def test_large_numbers_stay_as_they_are() -> None:
+    """Python refuses to read integers of more than 4,300 digits."""
+    number = "9" * 5000
+    assert translated(read("json", f'{{"a": {number}, "b": "x"}}')) == f'{{"a": {number}, "b": "X"}}'.encode()
+    lines = f'{{"a": -{number}, "b": "x"}}\n'
+    assert translated(read("jsonl", lines, columns=["b"])) == lines.replace("x", "X").encode()
+
+
 LINES = '{"id":1.50,"text":"Hi"}\n\n{"text": "Ho", "it": ""}\n{"text": "\\u0041", "it": "già"}\n{"text": null}\n'
 
 

@@ -112,6 +112,10 @@ def test_encoding_is_that_of_the_header() -> None:
         ('msgid "a"\n# x\n"b"\nmsgstr ""\n', "a:3: found '\"b\"', expected msgid"),
         ('msgid "a"\nmsgctxt "b"\n', "a:1: not a PO file: a message without msgid or msgstr"),
         (HEADER.replace("nplurals=2", "nplurals=1000000000"), "a:2: nplurals=1000000000, expected at most 20"),
+        (HEADER.replace("nplurals=2", f"nplurals={'9' * 5000}"), "a:2: nplurals=9999999999, expected at most 20"),
+        (HEADER.replace("UTF-8", "idna"), "a:1: not IDNA: no encoding of files; convert the file"),
+        (HEADER.replace("UTF-8", "unicode_escape"), "a:1: not UNICODE_ESCAPE: no encoding of files; convert the file"),
+        (HEADER.replace("UTF-8", "rot13"), "a:1: not ROT13: 'rot13' is not a text encoding"),
         (HEADER.replace('"Plural', '"Language: de\\n"\n"Plural'), "a:2: Language: de, but the model translates to it"),
     ],
 )
