@@ -35,8 +35,8 @@ def real_path(path: Path) -> Path:
 
 
 def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file's content."""
-    with file.open("rb") as stream:
+    """Return the SHA-256 of the content of a regular file. Raises OSError."""
+    with open(file, "rb", opener=regular_file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
