@@ -210,7 +210,7 @@ def test_files_named_on_a_page_exist(page: str) -> None:
     for path in paths - WRITTEN_BY_EXAMPLES:
         if not any((REPOSITORY / folder / path).exists() for folder in ("", "recipes")):
             missing.add(path)
-    assert missing - {"config.json", "metrics.jsonl", "test.json"} == set()
+    assert missing - {"config.json", "metrics.jsonl", "progress.json", "test.json"} == set()
 
 
 def test_modules_named_in_contributing_exist() -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe
-from nmt.errors import ConfigError, DamagedError, DataError
+from nmt.errors import ConfigError, DamagedError, DataError, NMTError
 from nmt.system.console import Console
 from nmt.system.files import write_digested
 from nmt.text.manifest import PREPARED, why_stale
@@ -146,7 +146,7 @@ def test_damaged_manifest_is_named_with_what_to_do(folder: Path, force: bool) ->
     file = folder / "run" / "prepared" / "manifest.json"
     for content in (b"", file.read_bytes()[:400], file.read_bytes().replace(b"nmt prep", b"nmt qrep")):
         file.write_bytes(content)
-        with pytest.raises(DataError, match=r"manifest\.json: damaged, or not written by nmt.*remove (it|the folder)"):
+        with pytest.raises(NMTError, match=r"manifest\.json: damaged, or not written by nmt.*remove (it|the folder)"):
             prepare(recipe_in(folder), QUIET, force)
 
 
