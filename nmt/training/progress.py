@@ -95,7 +95,7 @@ def check_format(run: Path) -> None:
     if version != RUN.version:
         raise ConfigError(
             f"{run}: the run has format version {version}, this nmt reads version {RUN.version}: finish it with the "
-            "nmt that began it, or train again, with --restart or in another folder; its checkpoints are still models"
+            "nmt that began it, or train again, with --restart or in another folder"
         )
 
 
