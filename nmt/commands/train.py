@@ -28,7 +28,7 @@ from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.loop import Training
 from nmt.training.optimizer import check_freeze
-from nmt.training.resume import check_may_continue, check_run_directory, check_same_text
+from nmt.training.resume import changed_environment, check_may_continue, check_run_directory, check_same_text
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
 from nmt.training.validation import ScoredText, evaluate, validation_texts
@@ -154,6 +154,8 @@ def with_measured_settings(
     set_threads(recipe.runtime)
     reuse_freed_ram()
     recipe = choose_settings(recipe, corpus, run, restart, console)
+    if not restart and (changes := changed_environment(run, recipe.runtime)):
+        console.warn(f"{run.path}: not bit for bit the training that began it: {'; '.join(changes)}")
     for warning in doubtful_settings(recipe, corpus):
         console.warn(warning)
     return recipe

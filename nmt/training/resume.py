@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nmt.config import Recipe, load_recipe
+from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.model.checkpoint import read_configuration
 from nmt.system import distributed
+from nmt.system.device import environment
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
 from nmt.training.progress import PROGRESS_FILE, RUN, Progress, check_format, read_progress
@@ -48,6 +49,13 @@ def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
             f"Free to change in a run: {', '.join(_FREE_TO_CHANGE)}",
         ]
         raise ConfigError("\n".join(lines))
+
+
+def changed_environment(run: RunDirectory, runtime: RuntimeSettings) -> list[str]:
+    """Return in words what differs from where a run was trained before; then numbers are rounded in other ways."""
+    before = RUN.read(run.path).get("environment") if run.saved() else None
+    now = {**environment(runtime), "processes": distributed.world_size()}
+    return [str(each) for each in differences(before, now)] if isinstance(before, dict) else []
 
 
 def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> None:

@@ -10,6 +10,7 @@ import pytest
 from nmt.commands.train import train
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
+from nmt.system.console import Console
 from nmt.text.manifest import Manifest, why_stale
 from nmt.training.resume import check_same_text
 from nmt.training.run import RunDirectory
@@ -42,6 +43,22 @@ def test_resumed_run_equals_uninterrupted_run(
     outcome = train_run(texts, run)
     assert (outcome.step, outcome.signal, outcome.reason) == (12, None, "train.stop.steps is 12")
     assert_same_run(uninterrupted, run)
+
+
+def test_resume_says_what_is_not_as_before(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the same number of threads nothing is said; with another one, numbers are rounded in other ways."""
+    recipe = recipe_in(texts, f"run={tmp_path}/run", "train.stop.steps=2", "runtime.threads=1")
+    train(recipe, Console())
+    for steps, threads, expected in (
+        (4, 1, ""),
+        (6, 2, "not bit for bit the training that began it: threads: was 1, now 2"),
+    ):
+        capsys.readouterr()
+        changes = [f"run={tmp_path}/run", f"train.stop.steps={steps}", f"runtime.threads={threads}"]
+        train(recipe_in(texts, *changes), Console())
+        message = capsys.readouterr().err
+        assert ("not bit for bit" in message) == bool(expected)
+        assert expected in message.replace("\n", " ")
 
 
 def test_resumed_run_with_frozen_weights_equals_uninterrupted_run(
