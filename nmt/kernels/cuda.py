@@ -54,6 +54,7 @@ class CudaKernels(Kernels):
         self.site = 0  # of the last dropout in a forward pass
         self._captured: _Captured | None = None
         self._kept: dict[object, object] = {}  # searches, the last one that was used at the end
+        self._divisor = 1  # by how much memory that ran out has lowered the sentences of a search
         if device.type == "cuda":  # else this is Triton's interpreter
             gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
             self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
@@ -142,7 +143,7 @@ class CudaKernels(Kernels):
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return one of few sizes, for each of which a step is recorded."""
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
-        most = 1 << max(1, tokens // max(source, _SLOT)).bit_length() - 1
+        most = 1 << max(1, tokens // max(source, _SLOT) // self._divisor).bit_length() - 1
         few = 1 << -(-(count - 1).bit_length() // 2) * 2  # 1, 4, 16, 64, …
         return min(few, most), source, target
 
@@ -190,9 +191,10 @@ class CudaKernels(Kernels):
         return self._captured or function
 
     def release_captured(self) -> bool:
-        """Release the memory of what is recorded."""
+        """Release the memory of what is recorded; a search then has half as many sentences at a time."""
         had_any = bool(self._kept)
         self._kept.clear()
+        self._divisor *= 2
         return (self._captured is not None and self._captured.forget()) or had_any
 
     def read_later(self, numbers: Tensor) -> Results:
