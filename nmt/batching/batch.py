@@ -250,13 +250,6 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     return Batch(buffer, layout, offsets, begins, source_tokens, target_tokens)
 
 
-def pad(sentences: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[Tensor, Tensor | None]:
-    """Return the sentences as one (B, L) tensor and the mask of their tokens, None if nothing is padded."""
-    rows = Rows.of(sentences)
-    padded, mask = rows.grid(rows.ids.long()), rows.mask()
-    return padded.to(device), None if mask is None else mask.to(device)
-
-
 def tile_edges(source: Indices, target: Indices) -> list[int]:
     """Return the first sentence of each tile and the number of sentences B, for the offsets (B+1) of both sides.
 

@@ -29,13 +29,12 @@ from nmt.decoding.beam import (
     hypotheses,
     noise_for,
 )
+from nmt.decoding.models import Models
 from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
 from nmt.kernels.reference import Places, largest
 from nmt.model.cache import DecoderCache
-from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
-Models = Sequence[Transformer]
 Look = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
 _ROWS_PER_LOOK = 8192  # computed between two looks, if it is more than one step
 _REFILLS = 8  # slots are filled with new sentences when one in so many is free
@@ -258,7 +257,7 @@ class Search:
         self._select_rows()
         return sentences
 
-    def _look(self) -> "Look":
+    def _look(self) -> Look:
         """Return a function that returns the hypotheses of those of some slots whose search has ended by now."""
         self._select_rows()
         beams = self.beams

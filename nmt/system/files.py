@@ -40,6 +40,11 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def json_digest(value: object) -> str:
+    """Return the SHA-256 of a value as JSON, with the entries of objects in one order."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def regular_file(path: str, flags: int) -> int:
     """Open a file for `open(…, opener=regular_file)`: no symbolic link, no pipe, no device. Raises OSError."""
     try:
@@ -297,8 +302,7 @@ def write_digested(file: Path, version: int, content: dict[str, Any], others: It
 
 
 def _digest_without_itself(content: dict[str, Any]) -> str:
-    others = {key: value for key, value in content.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
+    return json_digest({key: value for key, value in content.items() if key != "sha256"})
 
 
 def read_digested(

@@ -7,8 +7,6 @@ has the same fingerprint, so that runs can be resumed with it.
 The manifest has the digests of the files that decide a result, and its own, so that damage is found.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from nmt.config import Data, MaxLength, Recipe
 from nmt.config.section import differences
 from nmt.errors import DataError
-from nmt.system.files import Marker, digest_of
+from nmt.system.files import Marker, digest_of, json_digest
 from nmt.text.corpus import text_files
 from nmt.text.tokenizer import initial_files
 
@@ -80,12 +78,12 @@ class Manifest:
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of all files: equal for the same text, prepared in the same way."""
-        return _sha256([[Path(name).name, digest] for name, digest in self.files.items()])
+        return json_digest([[Path(name).name, digest] for name, digest in self.files.items()])
 
     def training_fingerprint(self, data: Data) -> str:
         """Return the SHA-256 of all that batches depend on: the prepared corpus, the weights and tags of its texts."""
         weights = [(text.oversample, text.tag) for text in (*data.train, *data.valid)]
-        return _sha256([self.fingerprint, data.temperature, weights])
+        return json_digest([self.fingerprint, data.temperature, weights])
 
     def check_files(self, directory: Path, names: Iterable[str]) -> None:
         """Raise UnusableCorpusError unless files in the folder have their recorded content."""
@@ -101,7 +99,7 @@ class Manifest:
     def write(self, directory: Path) -> None:
         """Write `manifest.json`."""
         content = _MANIFEST.dump_python(self, mode="json")
-        PREPARED.write(directory, {**content, "sha256": _sha256(content)})
+        PREPARED.write(directory, {**content, "sha256": json_digest(content)})
 
     @classmethod
     def read(cls, directory: Path) -> "Manifest":
@@ -118,7 +116,7 @@ class Manifest:
             found = content.get("format_version")
             raise UnusableCorpusError(f"{path}: found format version {found}, expected {PREPARED.version}")
         digest, own = content.get("sha256"), content.keys() - {"sha256", *PREPARED.header}
-        if digest != _sha256({key: content[key] for key in own}):
+        if digest != json_digest({key: content[key] for key in own}):
             raise UnusableCorpusError(f"{path}: incomplete or damaged")
         try:
             return _MANIFEST.validate_python(content)
@@ -127,10 +125,6 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
-
-
-def _sha256(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def why_stale(recipe: Recipe) -> str | None:

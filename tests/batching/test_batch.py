@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.batching.batch import TILE, Batch, Rows, assemble, collate, most_tiles, pad
+from nmt.batching.batch import TILE, Batch, Rows, assemble, collate, most_tiles
 from nmt.kernels import Kernels
 from nmt.kernels.cpu import CpuKernels
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
@@ -37,16 +37,17 @@ def test_collate_by_hand() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=6))
-def test_pad_is_invertible(sentences: list[list[int]]) -> None:
-    ids, mask = pad(sentences)
+def test_grid_is_invertible(sentences: list[list[int]]) -> None:
+    rows = Rows.of(sentences)
+    ids, mask = rows.grid(rows.ids), rows.mask()
     assert ids.shape == (len(sentences), max(map(len, sentences)))
     seen = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
     assert [row[kept].tolist() for row, kept in zip(ids, seen, strict=True)] == sentences
     assert not ids[~seen].any()
     assert (mask is None) == (len(set(map(len, sentences))) == 1)
-    rows = Rows.of_padded(ids, mask)
-    assert torch.equal(rows.grid(rows.ids), ids)
-    assert torch.equal(rows.from_grid(ids), rows.ids)
+    again = Rows.of_padded(ids, mask)
+    assert torch.equal(again.grid(again.ids), ids)
+    assert torch.equal(again.from_grid(ids), rows.ids)
 
 
 def batch_of_lengths(lengths: list[tuple[int, int]], filled: tuple[int, int] = (0, 0)) -> Batch:
