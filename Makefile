@@ -88,9 +88,10 @@ check: $(DEVELOPMENT) ## Check lint, formatting, types and import contracts
 data: ## Fill data/ with the corpora that the larger recipes name (never committed)
 	@$(PYTHON) data/fetch.py
 
-schema: $(READY) ## Write recipes/recipe.schema.json and docs/recipe.md from nmt/config
+schema: $(READY) ## Write recipes/recipe.schema.json, docs/recipe.md and the code of docs/transformer.md
 	@python -c 'from nmt.config import recipe_schema; print(recipe_schema(), end="")' > recipes/recipe.schema.json
 	@python docs/generate_reference.py > docs/recipe.md
+	@python docs/generate_code.py
 
 clean: ## Remove caches and builds; runs/, data/ and .venv stay
 	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

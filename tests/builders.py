@@ -318,5 +318,4 @@ def batch_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
 @torch.no_grad()
 def log_probs_without_cache(model: Transformer, source: Sequence[int], tokens: Sequence[int]) -> Tensor:
     """Return log p(next token) after each prefix of `<s>` + tokens, (T+1, V), by teacher forcing."""
-    hidden = model(torch.tensor([source]), torch.tensor([[BOS, *tokens]]))
-    return model.logits(hidden)[0, :, : model.output.out_features].log_softmax(-1)
+    return model(torch.tensor([source]), None, torch.tensor([[BOS, *tokens]]))[0].log_softmax(-1)

@@ -1,8 +1,11 @@
 """Every command, recipe and Python example of the README and of docs/ runs; files, keys and names in them exist."""
 
+import operator
 import os
 import pkgutil
+import random
 import re
+import runpy
 import shlex
 import shutil
 import socket
@@ -11,10 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from nmt.config import load_recipe
 from nmt.report.concept_figures import formula_drawings
+from tests.model.reference_transformer import page as transformer_page
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = {
@@ -29,6 +34,7 @@ PAGES = {
                 "translating",
                 "report",
                 "transformer",
+                "engine",
                 "gpus",
                 "export",
                 "python",
@@ -244,7 +250,6 @@ def test_map_of_the_paper_has_each_section_and_the_code_of_each_figure() -> None
     page = PAGES["docs/transformer.md"]
     sections = re.findall(r"^## ([\d.]+) ", page, flags=re.MULTILINE)
     assert sections == ["3.1", "3.2", "3.3", "3.4", "3.5", "4", "5.1", "5.2", "5.3", "5.4", "6.1"]
-    assert "../tests/model/reference_transformer.py" in page
     named = inline_code("docs/transformer.md")
     assert {drawing.code for drawing in formula_drawings()} <= named
     assert len([code for code in named if code.startswith("nmt.")]) > 30
@@ -255,3 +260,30 @@ def test_images_are_small_and_each_is_shown() -> None:
     assert sum(images.values()) <= 1_500_000
     shown = {Path(link).name for text in PAGES.values() for link in re.findall(r"images/([^)\"]+)", text)}
     assert set(images) == shown
+
+
+def test_code_of_the_page_on_the_transformer_is_that_of_its_file() -> None:
+    page = PAGES["docs/transformer.md"]
+    assert runpy.run_path(str(REPOSITORY / "docs" / "generate_code.py"))["with_code"](page) == page, "run: make schema"
+    assert page.count("<!-- code: ") >= 15
+
+
+@pytest.mark.slow
+def test_the_page_on_the_transformer_learns_to_reverse_and_runs_on_text(tmp_path: Path) -> None:
+    generator = random.Random(1)
+    sentences = [[generator.randint(4, 19) for _ in range(generator.randint(1, 6))] for _ in range(1500)]
+    torch.manual_seed(1)
+    model = transformer_page.Transformer(transformer_page.Settings(dim=64, feed_forward=128, dropout=0.0), 20)
+    transformer_page.train(model, [(ids, ids[::-1]) for ids in sentences], updates=500, warmup=100, tokens=400)
+    unseen = [ids for ids in ([generator.randint(4, 19) for _ in range(5)] for _ in range(50)) if ids not in sentences]
+    source = torch.tensor([[*ids, 3] for ids in unseen])
+    expected = [ids[::-1] for ids in unseen]
+    greedy = transformer_page.greedy_search(model, source, longest=10)
+    assert sum(map(operator.eq, greedy, expected)) >= 0.95 * len(unseen)
+    best = [transformer_page.beam_search(model, row.unsqueeze(0), beam=3, longest=10) for row in source]
+    assert sum(map(operator.eq, best, expected)) >= 0.95 * len(unseen)
+
+    for name, lines in (("train.tsv", 3000), ("test.tsv", 10)):
+        rows = (REPOSITORY / "data" / "demo" / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (tmp_path / name).write_text("".join(rows[:lines]), encoding="utf-8")
+    assert 0 <= transformer_page.main(tmp_path, updates=3) <= 100

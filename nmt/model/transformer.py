@@ -62,17 +62,22 @@ class Transformer(nn.Module):
             if hasattr(type(module), "kernels"):
                 cast("Transformer", module).kernels = kernels
 
-    def forward(self, source: Batch | Tensor, target: Tensor | None = None) -> Tensor:
+    def forward(self, source: Tensor, source_mask: Tensor | None, target: Tensor) -> Tensor:
+        """Return the logits (B, T, V) of the token after each prefix of a target, for padded ids (B, S) and (B, T).
+
+        The mask (B, S) is True at tokens; None for those that are not padding. Logits at padding are 0.
+        """
+        is_token = source != PAD if source_mask is None else source_mask
+        sources, rows = same_tiles(Rows.of_padded(source, is_token), Rows.of_padded(target, target != PAD))
+        logits = self.logits(self.decode(rows, self.encode(sources), sources))[:, : self.output.out_features]
+        return F.pad(rows.grid(logits), (0, 0, 0, target.size(1) - rows.longest))
+
+    def hidden_states(self, batch: Batch) -> Tensor:
         """Return the decoder's hidden states of all target rows of a batch (N, D), for training.
 
-        Each target token attends to those up to itself (teacher forcing). In place of a batch, padded ids (B, S) and
-        (B, T) of source and target may be given; the result is then (B, T, D).
+        Each target token attends to those up to itself (teacher forcing).
         """
-        if isinstance(source, Batch):
-            return self.decode(source.target, self.encode(source.source), source.source)
-        assert target is not None, "ids of the source without those of the target"
-        sources, rows = same_tiles(Rows.of_padded(source, source != PAD), Rows.of_padded(target, target != PAD))
-        return rows.grid(self.decode(rows, self.encode(sources), sources))
+        return self.decode(batch.target, self.encode(batch.source), batch.source)
 
     def encode(self, rows: Rows) -> Tensor:
         """Map source rows to memory (M, D)."""
@@ -116,7 +121,7 @@ class Transformer(nn.Module):
     def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """Return the sums of the losses (differentiable) and of the negative log-likelihoods, see `Kernels.loss`."""
         vocabulary = self.output.out_features
-        return self.kernels.loss(self(batch), self.output.weight, batch.labels, smoothing, vocabulary)
+        return self.kernels.loss(self.hidden_states(batch), self.output.weight, batch.labels, smoothing, vocabulary)
 
     @torch.no_grad()
     def for_inference(self, kernels: Kernels, prepared: bool = True) -> "Transformer":

@@ -17,6 +17,7 @@ from nmt.kernels.reference import PLAIN, largest
 from nmt.text.tokenizer import EOS
 from tests.builders import log_probs_without_cache, tiny_model
 from tests.decoding.reference_search import assert_same, brute_force, only, sequence_log_prob, slow_beam
+from tests.model.reference_transformer import page, reference_of
 
 SENTENCES = [[4, 5, 6, 7, 3], [8, 3], [5, 5, 3]]
 
@@ -54,6 +55,16 @@ def test_beam_search_equals_the_reference_search(beam: int, exact: bool) -> None
         )
         for ids, found in zip(SENTENCES, search([model], SENTENCES, options), strict=True):
             assert_same(found, slow_beam(model, ids, options)[: options.n_best])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
+def test_exact_beam_search_equals_that_of_the_page(alpha: float) -> None:
+    for seed in range(6):
+        model = tiny_model(seed, vocabulary=9)
+        options = SearchOptions(beam=3, max_length=MaxLength(factor=1, extra=5), length_penalty=alpha, exact=True)
+        for ids, (best,) in zip(SENTENCES, search([model], SENTENCES, options), strict=True):
+            reference, longest = reference_of(model).model, options.longest_output(len(ids))
+            assert best.tokens == page.beam_search(reference, torch.tensor([ids]), 3, longest, alpha)
 
 
 def test_greedy_search_equals_argmax_without_cache() -> None:

@@ -55,9 +55,7 @@ def model_of(seed: int) -> Transformer:
 def raw_logits(seed: int, source: tuple[int, ...], generated: tuple[int, ...]) -> tuple[list[float], float]:
     """Return logits of the next token by teacher forcing, and the logarithm of their sum."""
     with torch.no_grad():
-        model = model_of(seed)
-        hidden = model(torch.tensor([source]), torch.tensor([[BOS, *generated]]))
-        logits = model.logits(hidden[0, -1])
+        logits = model_of(seed)(torch.tensor([source]), None, torch.tensor([[BOS, *generated]]))[0, -1]
     return logits.tolist(), float(logits.logsumexp(-1))
 
 

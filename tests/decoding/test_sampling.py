@@ -81,7 +81,7 @@ def test_frequencies_of_samples_equal_their_probabilities() -> None:
 @torch.no_grad()
 def probability(hypothesis: Hypothesis, model: Transformer, source: list[int]) -> float:
     """Return how probable a hypothesis is to be drawn from words and `</s>` of a vocabulary of 6, within 3 tokens."""
-    table = model.logits(model(torch.tensor([source]), torch.tensor([[BOS, *hypothesis.tokens]])))[0]
+    table = model(torch.tensor([source]), None, torch.tensor([[BOS, *hypothesis.tokens]]))[0]
     shares = [table[i, [EOS, 4, 5]].softmax(-1)[[EOS, 4, 5].index(t)] for i, t in enumerate([*hypothesis.tokens, EOS])]
     return math.prod(map(float, shares[:2]))
 

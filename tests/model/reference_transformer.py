@@ -1,175 +1,208 @@
-"""A reference Transformer from the formulas of the papers: one sentence, one head, one position at a time.
+"""The Transformer of docs/transformer.py with the weights of a model of `nmt`, and the variants that the page lacks.
 
-It is slow and short, so that it can be checked by reading. Tests compare `nmt.model` with it; the two share only the
-names of the weights. `encode` and `decode` are figure 1 of Vaswani et al. (2017); the other methods follow. All
-numbers are float64; positions count from 0.
+The page is the oracle of `nmt.model`: both share only the weights. Here it gets them, under its own names, and what
+came after the paper: other scores, activations, positions. Numbers have the type of the weights, in tests float64.
 
-S source length, T target length, D width, H heads, d = D/H, V vocabulary.
+B sentences, S source length, T target length, D width, H heads, d = D/H, V vocabulary.
 """
 
+import importlib.util
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.config import ModelSettings
+from nmt.model.transformer import Transformer
 
 MAX_DISTANCE = 2  # as `short_distances` in the tests, so that some distances of short sentences are longer
 
 
-@dataclass(frozen=True)
-class ReferenceTransformer:
-    """A Transformer with these settings and weights."""
+def load_page() -> ModuleType:
+    """Return docs/transformer.py as a module."""
+    file = Path(__file__).parents[2] / "docs" / "transformer.py"
+    spec = importlib.util.spec_from_file_location("transformer_page", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    settings: ModelSettings
-    weights: dict[str, Tensor]
+
+page: Any = load_page()
+
+
+class ReferenceTransformer:
+    """The Transformer of the page with these settings and weights, one sentence at a time."""
+
+    def __init__(self, settings: ModelSettings, weights: dict[str, Tensor]) -> None:
+        sizes = page.Settings(
+            settings.encoder_layers,
+            settings.dim,
+            settings.heads,
+            settings.feed_forward,
+            dropout=0.0,
+            norm=settings.norm,
+        )
+        self.model = VariantTransformer(sizes, len(weights["output.weight"])).eval()
+        self.model.decoder = nn.ModuleList(page.DecoderLayer(sizes) for _ in range(settings.decoder_layers))
+        self.model.is_sinusoidal = settings.positions == "sinusoidal"
+        for name, attention in [*self.model.named_modules()]:
+            if isinstance(attention, page.MultiHeadAttention):
+                positions = settings.positions if name.endswith("self_attention") else "none"
+                self._replace(name, VariantAttention(sizes, settings.attention_score, positions))
+            elif isinstance(attention, page.FeedForward) and settings.activation != "relu":
+                self._replace(name, VariantFeedForward(settings.activation))
+        self._set_weights(weights)
 
     def encode(self, source: list[int]) -> Tensor:
         """Return the memory (S, D) of a source sentence."""
-        x = self.embed("source", source)
-        for n in range(self.settings.encoder_layers):
-            attention = partial(self.self_attention, f"encoder.{n}.attention")
-            feed_forward = partial(self.feed_forward, f"encoder.{n}.feed_forward")
-            x = self.sublayer(f"encoder.{n}.attention_sublayer", x, attention)
-            x = self.sublayer(f"encoder.{n}.feed_forward_sublayer", x, feed_forward)
-        return self.normalize("encoder_norm", x) if self.settings.norm == "pre" else x
+        memory: Tensor = self.model.encode(torch.tensor([source]))
+        return memory[0]
 
     def decode(self, target: list[int], memory: Tensor) -> Tensor:
         """Return the logits (T, V) of the next token after each prefix of a target that begins with `<s>`."""
-        x = self.embed("target", target)
-        for n in range(self.settings.decoder_layers):
-            self_attention = partial(self.self_attention, f"decoder.{n}.self_attention", causal=True)
-            cross_attention = partial(self.cross_attention, f"decoder.{n}.cross_attention", memory=memory)
-            feed_forward = partial(self.feed_forward, f"decoder.{n}.feed_forward")
-            x = self.sublayer(f"decoder.{n}.self_attention_sublayer", x, self_attention)
-            x = self.sublayer(f"decoder.{n}.cross_attention_sublayer", x, cross_attention)
-            x = self.sublayer(f"decoder.{n}.feed_forward_sublayer", x, feed_forward)
-        x = self.normalize("decoder_norm", x) if self.settings.norm == "pre" else x
-        return x @ self.weights["output.weight"].T
+        mask = torch.ones(1, 1, 1, len(memory), dtype=torch.bool)
+        logits: Tensor = self.model.decode(torch.tensor([target]), memory.unsqueeze(0), mask)
+        return logits[0]
 
-    def sublayer(self, name: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return norm(x + f(x)) with post-norm (section 3.1), x + f(norm(x)) with pre-norm (Xiong et al. 2020)."""
-        if self.settings.norm == "post":
-            return self.normalize(f"{name}.norm", x + function(x))
-        return x + function(self.normalize(f"{name}.norm", x))
+    def _replace(self, name: str, module: nn.Module) -> None:
+        parent, _, child = name.rpartition(".")
+        setattr(self.model.get_submodule(parent), child, module)
 
-    def normalize(self, name: str, x: Tensor) -> Tensor:
-        """Return the layer norm (Ba et al. 2016) of each row."""
-        rows = []
-        for row in x:
-            mean = row.sum() / len(row)
-            variance = ((row - mean) ** 2).sum() / len(row)
-            standard = (row - mean) / torch.sqrt(variance + 1e-5)
-            rows.append(standard * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"])
-        return torch.stack(rows)
+    def _set_weights(self, weights: dict[str, Tensor]) -> None:
+        """Make the weights of a model of `nmt`, and slices of them, those of the page; gradients reach them."""
+        self.model.source_matrix = weights["source_embedding.tokens.weight"]
+        self.model.target_matrix = weights["target_embedding.tokens.weight"]
+        _set(self.model.embedding, "weight", weights["output.weight"])
+        for name, value in weights.items():
+            stack, number, rest = [*name.split(".", 2), "", ""][:3]
+            if name.endswith(("norm.weight", "norm.bias")) and not number.isdigit():
+                _set(self.model.get_submodule(stack), number, value)
+            elif number.isdigit():
+                self._set_layer_weight(f"{stack}.{number}", rest, value)
 
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        """Return x W^T + b."""
-        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+    def _set_layer_weight(self, layer: str, name: str, value: Tensor) -> None:
+        part, inner, leaf = [*name.split("."), ""][:3]
+        order = ("self_attention_sublayer", "cross_attention_sublayer", "feed_forward_sublayer")
+        if part.endswith("_sublayer"):
+            place = order.index(part) if layer.startswith("decoder") else int(part == "feed_forward_sublayer")
+            _set(self.model.get_submodule(f"{layer}.residuals.{place}.norm"), leaf, value)
+            return
+        attention = "self_attention" if part == "attention" else part
+        module = self.model.get_submodule(f"{layer}.{attention}")
+        if inner == "score":
+            setattr(module, f"score_{leaf}", value)
+            return
+        names = {
+            "query_key_value": ("W_Q", "W_K", "W_V"),
+            "query": ("W_Q",),
+            "key_value": ("W_K", "W_V"),
+            "output": ("W_O",),
+            "inner": ("W_1",),
+            "outer": ("W_2",),
+        }[inner]
+        for of_page, one in zip(names, value.chunk(len(names)), strict=True):
+            _set(module.get_submodule(of_page), leaf, one)
 
-    def self_attention(self, name: str, x: Tensor, causal: bool = False) -> Tensor:
-        """Attend from each position to all of the sentence, if `causal` up to itself only (section 3.2.3)."""
-        visible = [range(t + 1) if causal else range(len(x)) for t in range(len(x))]
-        return self.multi_head_attention(name, x, x, visible, self.settings.positions)
 
-    def cross_attention(self, name: str, x: Tensor, memory: Tensor) -> Tensor:
-        """Attend from each target position to the whole source."""
-        return self.multi_head_attention(name, x, memory, [range(len(memory))] * len(x), "none")
+def reference_of(model: Transformer) -> ReferenceTransformer:
+    """Return the reference Transformer with the weights of a model."""
+    weights: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    weights["output.weight"] = weights["output.weight"][: model.output.out_features]  # without padding
+    return ReferenceTransformer(model.settings, weights)
 
-    def multi_head_attention(
-        self, name: str, x: Tensor, memory: Tensor, visible: list[range], positions: str
-    ) -> Tensor:
-        """Attend from x (T, D) to the `visible` rows of memory (S, D) in H heads, and project (section 3.2.2)."""
-        dim, width = self.settings.dim, self.settings.dim // self.settings.heads
-        if f"{name}.query.weight" in self.weights:
-            queries, keys_values = self.linear(f"{name}.query", x), self.linear(f"{name}.key_value", memory)
+
+def _set(module: nn.Module, name: str, value: Tensor) -> None:
+    """Replace a parameter by a tensor that may depend on others."""
+    module._parameters.pop(name, None)
+    setattr(module, name, value)
+
+
+class VariantTransformer(page.Transformer):  # type: ignore[misc]
+    """The Transformer of the page with embeddings of their own for each side; sinusoids may be left out."""
+
+    def encode(self, source: Tensor) -> Any:
+        self.matrix = self.source_matrix
+        return super().encode(source)
+
+    def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Any:
+        self.matrix = self.target_matrix
+        return super().decode(target, memory, source_mask)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        x = self.matrix[ids] * math.sqrt(self.settings.dim)
+        return x + page.positional_encoding(ids.size(1), x.size(-1)).to(x) if self.is_sinusoidal else x
+
+
+class VariantAttention(page.MultiHeadAttention):  # type: ignore[misc]
+    """Attention with other scores and positions; `weights` are those of the last call, (H, T, S)."""
+
+    def __init__(self, settings: Any, score: str, positions: str) -> None:
+        super().__init__(settings)
+        self.score, self.positions = score, positions
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        Q, K, V = self.split(self.W_Q(x)), self.split(self.W_K(memory)), self.split(self.W_V(memory))
+        if self.positions == "rotary":  # Su et al. 2021
+            Q, K = (torch.stack([rotate(row, t) for t, row in enumerate(y.unbind(2))], dim=2) for y in (Q, K))
+        scores, added = self.scores(Q, K), 0.0
+        if self.positions == "relative":  # Shaw et al. 2018, equations 3 and 4
+            distance = torch.arange(K.size(2)) - torch.arange(Q.size(2)).unsqueeze(1)  # (T, S)
+            clipped = distance.clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
+            # the vectors of a decoder end at distance 0: later keys are masked
+            a, b = (
+                vectors[clipped.clamp(max=len(vectors) - 1)]
+                for vectors in (self.score_key_vectors, self.score_value_vectors)
+            )
+            scores = ((K.unsqueeze(2) + a) @ Q.unsqueeze(-1)).squeeze(-1) / math.sqrt(Q.size(-1))
+            added = b
+        weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+        self.weights = weights[0].detach()
+        if self.score == "scaled_dot" and self.positions != "relative":
+            heads = page.attention(Q, K, V, mask)
         else:
-            queries, keys_values = self.linear(f"{name}.query_key_value", x).split([dim, 2 * dim], dim=1)
-        keys, values = keys_values[:, :dim], keys_values[:, dim:]
-        rows = []
-        for t in range(len(x)):
-            heads = []
-            for head in range(self.settings.heads):
-                part = slice(head * width, (head + 1) * width)
-                pairs = [
-                    self.place(name, positions, (t, s), (queries[t, part], keys[s, part], values[s, part]))
-                    for s in visible[t]
-                ]
-                weights = self.attention_weights(name, head, pairs)
-                terms = [weight * value for weight, (_, _, value) in zip(weights, pairs, strict=True)]
-                heads.append(torch.stack(terms).sum(0))
-            rows.append(torch.cat(heads))
-        return self.linear(f"{name}.output", torch.stack(rows))
+            heads = (weights.unsqueeze(-1) * (V.unsqueeze(2) + added)).sum(3)
+        return self.W_O(heads.transpose(1, 2).flatten(2))
 
-    def attention_weights(self, name: str, head: int, pairs: list[tuple[Tensor, Tensor, Tensor]]) -> list[Tensor]:
-        """Return the weights of one query over its visible keys: the softmax of the scores (section 3.2.1)."""
-        exponentials = [torch.exp(self.score(name, head, query, key)) for query, key, _ in pairs]
-        return [exponential / sum(exponentials) for exponential in exponentials]
+    def scores(self, Q: Tensor, K: Tensor) -> Tensor:
+        """Return the scores (B, H, T, S) of queries (B, H, T, d) and keys (B, H, S, d)."""
+        if self.score == "bilinear":  # Luong et al. 2015
+            return torch.einsum("bhti,hij,bhsj->bhts", Q, self.score_weight, K)
+        if self.score == "additive":  # Bahdanau et al. 2015
+            return torch.einsum(
+                "hi,bhtsi->bhts", self.score_vector.flatten(1), (Q.unsqueeze(3) + K.unsqueeze(2)).tanh()
+            )
+        return torch.einsum("bhti,bhsi->bhts", Q, K) / (math.sqrt(Q.size(-1)) if self.score == "scaled_dot" else 1)
 
-    def score(self, name: str, head: int, query: Tensor, key: Tensor) -> Tensor:
-        """Return the score of a query and a key, (d) each: before the softmax of section 3.2.1."""
-        kind = self.settings.attention_score
-        if kind == "bilinear":  # Luong et al. 2015
-            return query @ self.weights[f"{name}.score.weight"][head] @ key
-        if kind == "additive":  # Bahdanau et al. 2015
-            return self.weights[f"{name}.score.vector"][head].flatten() @ torch.tanh(query + key)
-        return query @ key / (math.sqrt(len(key)) if kind == "scaled_dot" else 1)
 
-    def place(
-        self, name: str, positions: str, at: tuple[int, int], vectors: tuple[Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Encode the positions t and s of a query and of a key with its value, (d) each, where attention does that."""
-        (t, s), (query, key, value) = at, vectors
-        if positions == "rotary":  # Su et al. 2021
-            return rotate(query, t), rotate(key, s), value
-        if positions == "relative":  # Shaw et al. 2018, equations 3 and 4
-            longest = MAX_DISTANCE
-            row = max(-longest, min(longest, s - t)) + longest
-            a, b = self.weights[f"{name}.score.key_vectors"], self.weights[f"{name}.score.value_vectors"]
-            return query, key + a[row], value + b[row]
-        return query, key, value
+class VariantFeedForward(nn.Module):
+    """A feed-forward network with GELU or SwiGLU."""
 
-    def feed_forward(self, name: str, x: Tensor) -> Tensor:
-        """Return two linear maps with a non-linearity between them (section 3.3)."""
-        inner = self.linear(f"{name}.inner", x)
-        if self.settings.activation == "relu":
-            inner = torch.where(inner > 0, inner, 0.0)
-        elif self.settings.activation == "gelu":
+    def __init__(self, activation: str) -> None:
+        super().__init__()
+        self.activation = activation
+        self.W_1, self.W_2 = nn.Linear(1, 1), nn.Linear(1, 1)  # their weights are set later
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.W_1(x)
+        if self.activation == "gelu":
             inner = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
         else:  # SwiGLU (Shazeer 2020): Swish(x W) * (x V)
-            gate, linear = inner[:, : self.settings.feed_forward], inner[:, self.settings.feed_forward :]
+            gate, linear = inner.chunk(2, dim=-1)
             inner = gate / (1 + torch.exp(-gate)) * linear
-        return self.linear(f"{name}.outer", inner)
-
-    def embed(self, side: str, ids: list[int]) -> Tensor:
-        """Return the embeddings times sqrt(D) (section 3.4), plus the encoding of each position (section 3.5)."""
-        rows = []
-        for position, token in enumerate(ids):
-            row = self.weights[f"{side}_embedding.tokens.weight"][token] * math.sqrt(self.settings.dim)
-            if self.settings.positions == "sinusoidal":
-                row = row + sinusoid(position, self.settings.dim)
-            rows.append(row)
-        return torch.stack(rows)
-
-
-def sinusoid(position: int, dim: int) -> Tensor:
-    """Return PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))."""
-    numbers = []
-    for pair in range(dim // 2):
-        angle = position / 10000 ** (2 * pair / dim)
-        numbers += [math.sin(angle), math.cos(angle)]
-    return torch.tensor(numbers, dtype=torch.float64)
+        return self.W_2(inner)
 
 
 def rotate(x: Tensor, position: int) -> Tensor:
     """Return R x: the pair (x_i, x_{i+d/2}) rotated by position / 10000^(2i/d), as the paper's matrix does."""
-    pairs = len(x) // 2
-    matrix = torch.zeros(len(x), len(x), dtype=torch.float64)
+    width, pairs = x.size(-1), x.size(-1) // 2
+    matrix = torch.zeros(width, width, dtype=x.dtype)
     for i in range(pairs):
-        angle = position / 10000 ** (2 * i / len(x))
+        angle = position / 10000 ** (2 * i / width)
         matrix[i, i] = matrix[i + pairs, i + pairs] = math.cos(angle)
         matrix[i, i + pairs], matrix[i + pairs, i] = -math.sin(angle), math.sin(angle)
-    return matrix @ x
+    return x @ matrix.T

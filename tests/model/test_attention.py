@@ -58,7 +58,7 @@ def test_dropout_reaches_embeddings_and_sublayers_in_training_only(norm: str, mo
     model = Transformer(ModelSettings.model_validate({**SMALL, "dropout": 0.25, "norm": norm}), 11, 11)
     shares, plain = list[float](), PLAIN.dropout
     monkeypatch.setattr(PLAIN, "dropout", lambda x, p: shares.append(p) or plain(x, p))
-    ids = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6, 7]])
+    ids = torch.tensor([[5, 6, 7, 3]]), None, torch.tensor([[2, 5, 6, 7]])
     with torch.no_grad():
         assert not torch.equal(model(*ids), model(*ids))
         # two embeddings, two sublayers in the encoder layer, three in the decoder layer

@@ -95,7 +95,7 @@ def test_loaded_model_equals_the_saved_one(tokenizers: Tokenizers, tmp_path: Pat
     assert not after.model.training
     source, target = torch.tensor([[5, 6, 7, 3]]), torch.tensor([[2, 5, 6]])
     with torch.no_grad():
-        assert torch.equal(before.model(source, target), after.model(source, target))
+        assert torch.equal(before.model(source, None, target), after.model(source, None, target))
     output, tokens = after.model.output.weight, after.model.target_embedding.tokens.weight
     assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
 

@@ -20,7 +20,7 @@ from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
-from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
+from tests.model.reference_transformer import MAX_DISTANCE, reference_of
 
 PAD = 0
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3]]
@@ -47,13 +47,6 @@ def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor
     ids = torch.tensor([sentence + [PAD] * (longest - len(sentence)) for sentence in sentences])
     lengths = torch.tensor([[len(sentence)] for sentence in sentences])
     return ids, torch.arange(longest) < lengths
-
-
-def reference_of(model: Transformer) -> ReferenceTransformer:
-    """Return the reference Transformer with the weights of a model."""
-    weights: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    weights["output.weight"] = weights["output.weight"][: model.output.out_features]  # without padding
-    return ReferenceTransformer(model.settings, weights)
 
 
 @pytest.fixture
@@ -150,9 +143,9 @@ def test_output_does_not_depend_on_other_sentences_and_padding_length(
     model = build(**changes)
     source, _ = padded(sentences, max(map(len, sentences)) + more_source)
     target, _ = padded([[2, *reversed(sentence)] for sentence in sentences], max(map(len, sentences)) + 1 + more_target)
-    together = model(source, target)
+    together = model(source, None, target)
     for i, sentence in enumerate(sentences):
-        alone = model(torch.tensor([sentence]), torch.tensor([[2, *reversed(sentence)]]))
+        alone = model(torch.tensor([sentence]), None, torch.tensor([[2, *reversed(sentence)]]))
         torch.testing.assert_close(together[i, : len(sentence) + 1], alone[0], rtol=0, atol=1e-11)
 
 
@@ -163,11 +156,14 @@ def test_results_of_several_groups_and_filled_rows_equal_those_of_each(changes: 
     groups = [(Sentences.of(sources), Sentences.of(targets)) for sources, targets in parts]
     weights = list(model.parameters())
     batches = [assemble([group]) for group in groups]
-    alone, loss = torch.cat([model(batch) for batch in batches]), sum(model.loss(batch)[0] for batch in batches)
+    alone, loss = (
+        torch.cat([model.hidden_states(batch) for batch in batches]),
+        sum(model.loss(batch)[0] for batch in batches),
+    )
     expected = loss, *torch.autograd.grad(loss, weights)
     for more in ((3, 0), (0, 5), (10, 70)):  # fillers may have no rows on a side
         filled = assemble(groups, lambda source, target, more=more: (source + more[0], target + more[1]))
-        together, (loss, _) = model(filled), model.loss(filled)
+        together, (loss, _) = model.hidden_states(filled), model.loss(filled)
         assert len(together) == len(alone) + more[1]
         torch.testing.assert_close(together[: len(alone)], alone, rtol=0, atol=1e-12)
         for found, other in zip((loss, *torch.autograd.grad(loss, weights)), expected, strict=True):
@@ -182,7 +178,7 @@ def test_single_precision_equals_double_precision_to_rounding(changes: dict[str,
     exact, rounded = (build(double=double, **changes) for double in (True, False))
     rounded.compute_with(kernels_for(torch.device("cpu")))
     (source, _), (target, _) = padded(SOURCES), padded(TARGETS)
-    torch.testing.assert_close(rounded(source, target), exact(source, target).float(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(rounded(source, None, target), exact(source, None, target).float(), rtol=0, atol=1e-4)
 
 
 # the decoder's cache

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.report.concept_figures import positions, schedules, smoothed_loss
 from nmt.report.drawing import Drawing
-from tests.model.reference_transformer import sinusoid
+from tests.model.reference_transformer import page
 
 
 def curves(drawing: Drawing) -> dict[str, tuple[list[float], list[float]]]:
@@ -17,7 +17,7 @@ def curves(drawing: Drawing) -> dict[str, tuple[list[float], list[float]]]:
 
 
 def test_position_encodings_equal_the_formula() -> None:
-    expected = [sinusoid(position, 128).tolist() for position in range(100)]
+    expected = page.positional_encoding(100, 128).numpy()
     np.testing.assert_allclose(positions().figure.axes[0].images[0].get_array(), expected, atol=1e-5)
 
 

@@ -36,7 +36,7 @@ def test_mean_loss_equals_the_mean_over_single_tokens(loaded: LoadedModel, budge
             given = torch.tensor([[*encode(line), EOS]])
             prefix = [BOS]
             for token in [*encode(reference), EOS]:
-                logits = model.logits(model(given, torch.tensor([prefix])))[0, -1]
+                logits = model(given, None, torch.tensor([prefix]))[0, -1]
                 log_probs.append(logits.log_softmax(-1)[token].item())
                 prefix.append(token)
     assert found == pytest.approx(-np.mean(log_probs), rel=1e-5)
