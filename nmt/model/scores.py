@@ -5,7 +5,7 @@
 B sentences, T queries, S keys, H heads, d = D/H.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +31,17 @@ class Score(nn.Module):
         scores = self(*_widened(q, k), distances)
         return torch.softmax(scores if mask is None else scores.masked_fill(~mask, float("-inf")), dim=-1)
 
-    def attend(self, q: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, distances: Tensor) -> Tensor:
-        """Return softmax(score(Q, K)) V, (B, H, T, d), of keys and values (B, H, S, d)."""
+    def attend(
+        self,
+        q: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        distances: Tensor,
+        dropped: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Return dropped(softmax(score(Q, K))) V, (B, H, T, d), of keys and values (B, H, S, d)."""
         k, v = _widened(*keys_values)
-        return self.average(self.weights(q, k, mask, distances), v, distances)
+        return self.average(dropped(self.weights(q, k, mask, distances)), v, distances)
 
 
 def _widened(*tensors: Tensor) -> Iterator[Tensor]:

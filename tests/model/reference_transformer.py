@@ -17,8 +17,6 @@ from torch import Tensor
 
 from nmt.config import ModelSettings
 
-MAX_DISTANCE = 2  # as `short_distances` in the tests, so that some distances of short sentences are longer
-
 
 @dataclass(frozen=True)
 class ReferenceTransformer:
@@ -62,7 +60,7 @@ class ReferenceTransformer:
         for row in x:
             mean = row.sum() / len(row)
             variance = ((row - mean) ** 2).sum() / len(row)
-            standard = (row - mean) / torch.sqrt(variance + 1e-5)
+            standard = (row - mean) / torch.sqrt(variance + self.settings.norm_epsilon)
             rows.append(standard * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"])
         return torch.stack(rows)
 
@@ -126,7 +124,7 @@ class ReferenceTransformer:
         if positions == "rotary":  # Su et al. 2021
             return rotate(query, t), rotate(key, s), value
         if positions == "relative":  # Shaw et al. 2018, equations 3 and 4
-            longest = MAX_DISTANCE
+            longest = self.settings.max_distance
             row = max(-longest, min(longest, s - t)) + longest
             a, b = self.weights[f"{name}.score.key_vectors"], self.weights[f"{name}.score.value_vectors"]
             return query, key + a[row], value + b[row]
@@ -151,6 +149,8 @@ class ReferenceTransformer:
             row = self.weights[f"{side}_embedding.tokens.weight"][token] * math.sqrt(self.settings.dim)
             if self.settings.positions == "sinusoidal":
                 row = row + sinusoid(position, self.settings.dim)
+            elif self.settings.positions == "learned":  # Gehring et al. 2017
+                row = row + self.weights[f"{side}_embedding.learned.weight"][position]
             rows.append(row)
         return torch.stack(rows)
 
