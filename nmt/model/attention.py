@@ -22,7 +22,7 @@ from nmt.kernels.reference import (
 )
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import Relative
-from nmt.model.scores import FOR_STUDY, Score
+from nmt.model.scores import FOR_STUDY, Score, widened
 
 
 class Linear(nn.Linear):
@@ -75,12 +75,13 @@ class MultiHeadAttention(nn.Module):
         """
         score = self.score or Score()
 
-        def dropped(weights: Tensor) -> Tensor:
-            return self.kernels.dropout(weights, self.dropout) if self.training and self.dropout else weights
-
         def attention(q: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
-            away = distances_between(q, keys_values[0]) if distances is None else distances
-            return score.attend(q, keys_values, away <= 0 if causal else mask, away, dropped)
+            k, v = widened(*keys_values)
+            away = distances_between(q, k) if distances is None else distances
+            weights = score.weights(q, k, away <= 0 if causal else mask, away)
+            if self.training and self.dropout:
+                weights = self.kernels.dropout(weights, self.dropout)
+            return score.average(weights, v, away)
 
         return attention
 

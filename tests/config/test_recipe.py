@@ -180,8 +180,8 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         ),
         (
             "model: {positions: learned, max_positions: 258}",
-            "model.max_positions: expected 259 or more, for data.filters.max_tokens, tags and end symbol; change one of "
-            "them",
+            "model.max_positions: expected 259 or more, for data.filters.max_tokens, tags and end symbol; "
+            "change one of them",
         ),
         (
             "tokenizer: {type: word, symbols: [x]}",
