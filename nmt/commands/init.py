@@ -52,6 +52,8 @@ def init(request: InitRequest, console: Console) -> None:
     for part in ("valid", "test"):
         if len(corpora.get(part, ())) > 1:
             raise ConfigError(f"--{part}: found {len(corpora[part])} texts, expected one; join them in one file")
+        if part in corpora and getattr(request, f"{part}_size") is not None:
+            raise ConfigError(f"--{part}-size: this text is given with --{part}; leave one of the two out")
     known = known_direction(request.languages, corpora["train"][0])
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = {
@@ -60,7 +62,8 @@ def init(request: InitRequest, console: Console) -> None:
     }
     train, profile = corpora.pop("train"), TextProfile()
     with console.status("reading the text"):
-        profile.sample = candidates(profile.counted(_pairs(train, languages)))
+        requested = (request.valid_size or 0) + (request.test_size or 0)
+        profile.sample = candidates(profile.counted(_pairs(train, languages)), requested)
     _check_size(request, profile)
     in_order = sorted(profile.sample, key=lambda pair: pair.line)
     direction, warning = checked_direction(known, list(train[0].files.values()), in_order)
@@ -159,15 +162,20 @@ def _held_out(
     request: InitRequest, chosen: Iterable[SentencePair], profile: TextProfile
 ) -> dict[str, list[SentencePair]]:
     """Return the validation and the test text, unless they are given. Raises DataError if there is too little."""
-    parts, size = list(request.held_out), held_out_size(profile.pairs - profile.empty)
-    pairs = list(islice(chosen, size * len(parts)))
-    if len(pairs) < size * len(parts):
+    usable = profile.pairs - profile.empty
+    sizes = {part: getattr(request, f"{part}_size") or held_out_size(usable) for part in request.held_out}
+    pairs = list(islice(chosen, total := sum(sizes.values())))
+    if len(pairs) < total or 2 * total > usable:
         raise DataError(
             f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
-            f"{MOST_PAIRS} pairs, to hold out validation and test text; remove repeated lines, or give these texts "
-            "with --valid and --test"
+            f"{MOST_PAIRS} pairs, to hold out {total:,} pairs, which may be half of the text; remove repeated lines, "
+            "give a smaller --valid-size and --test-size, or these texts with --valid and --test"
         )
-    return {part: pairs[number :: len(parts)] for number, part in enumerate(parts)}
+    common = min(sizes.values(), default=0) * len(sizes)  # shared in turn, the rest belongs to the larger text
+    return {
+        part: pairs[number : common : len(sizes)] + (pairs[common:] if size * len(sizes) > common else [])
+        for number, (part, size) in enumerate(sizes.items())
+    }
 
 
 def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:

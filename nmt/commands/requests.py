@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from typer import Argument, Option
 
 file = partial(Option, metavar="FILE")
+size = partial(Option, min=1, metavar="N")
 
 
 class InitRequest(NamedTuple):
@@ -23,6 +24,8 @@ class InitRequest(NamedTuple):
     output: Annotated[Path, Option("--output", "-o", metavar="RECIPE", help="The recipe.")] = Path("recipe.yaml")
     valid: Annotated[list[Path] | None, file(help="Use this validation text; twice for two files.")] = None
     test: Annotated[list[Path] | None, file(help="Use this test text; twice for two files.")] = None
+    valid_size: Annotated[int | None, size(help="Pairs to hold out for validation; default: by the text.")] = None
+    test_size: Annotated[int | None, size(help="Pairs to hold out for the test; default: by the text.")] = None
 
     @property
     def prefix(self) -> str:

@@ -95,6 +95,8 @@ def check_settings(recipe: Recipe) -> None:
     if recipe.train.tensorboard and find_spec("tensorboard") is None:
         message = "tensorboard is not installed; run: pip install tensorboard (or set it to false)"
         raise SettingError("train.tensorboard", message)
+    if recipe.train.tensorboard == "all" and find_spec("PIL") is None:
+        raise SettingError("train.tensorboard", "all needs pillow for its image; run: pip install pillow (or set true)")
     check_freeze(recipe)
 
 

@@ -206,14 +206,30 @@ class TokenizerSettings(Section):
     prepared: about 1,000 for 2,000 short sentence pairs, at most 32,000."""
     shared: bool = True
     """Use one vocabulary for both languages rather than one for each."""
-    type: Literal["unigram", "bpe"] = "unigram"
-    """Algorithm: unigram language model (Kudo 2018) or byte-pair encoding (Sennrich et al. 2016)."""
+    type: Literal["unigram", "bpe", "word", "char"] = "unigram"
+    """Algorithm: unigram language model (Kudo 2018), byte-pair encoding (Sennrich et al. 2016), or for comparison, the
+    most frequent words, separated by spaces only, or all frequent characters. A word or character without a piece is
+    spelled in bytes, so no text is lost."""
+    min_frequency: PositiveInt = 1
+    """Occurrences in the training text (in the part that the tokenizer reads) that make a word a piece; rarer ones are
+    spelled in bytes. For type: word."""
+    lowercase: bool = False
+    """Read and write small letters only: source, target and the input of `nmt translate`. Scores compare such
+    translations with references as they are."""
     symbols: Annotated[
         tuple[Annotated[str, AfterValidator(_is_symbol)], ...],
         Field(strict=False, max_length=1000, examples=[["{0}", "<b>", "</b>"]]),
     ] = ()
     """Character sequences that are always one piece, such as placeholders and markup. They must occur in the training
     text for their translation to be learned."""
+
+    @model_validator(mode="after")
+    def _fits_type(self) -> Self:
+        if self.type == "word" and self.symbols:
+            raise SettingError("symbols", "type: word has no pieces inside words; leave them out, or use another type")
+        if self.type != "word" and self.min_frequency > 1:
+            raise SettingError("min_frequency", f"it counts words, and type is {self.type}; set type: word")
+        return self
 
     @property
     def largest_vocabulary(self) -> int:

@@ -112,7 +112,7 @@ def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recip
         f"{document.place(('model', key))[1]}: model.{key}: found {value}, but the model of train.init_from has "
         f"{getattr(initial, key)}; leave it out: it comes with {directory}"
         for key, value in sorted(changes.items())
-        if key != "dropout" and value != getattr(initial, key)
+        if not key.endswith("dropout") and value != getattr(initial, key)
     ]
     if problems:
         raise ConfigError("\n".join(problems))

@@ -8,8 +8,6 @@ from nmt.config.section import File, PositiveInt, Probability, Section, SettingE
 
 Layers = Annotated[int, Field(ge=1, le=1000)]  # deep models of the literature have up to 1,000 (Wang et al. 2022)
 
-MAX_DISTANCE = 16  # longest distance with vectors of its own in relative positions; quality is the same from 4 to 256
-
 
 class ModelSettings(Section):
     """The Transformer: its size and its variants."""
@@ -26,18 +24,37 @@ class ModelSettings(Section):
     """Attention heads; must divide dim."""
     dropout: Probability = 0.1
     """Dropout on embeddings and on each sublayer's output."""
+    attention_dropout: Probability = 0.0
+    """Dropout on the weights of attention, after the softmax. The fast kernels of attention have none, so a training
+    with it takes longer and needs more memory; translation does not."""
+    activation_dropout: Probability = 0.0
+    """Dropout inside the feed-forward layers, after the activation."""
     norm: Literal["pre", "post"] = "pre"
     """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
+    norm_epsilon: Annotated[float, Field(gt=0, le=1e-2)] = 1e-5
+    """Number added to the variance in each layer norm (Ba et al. 2016)."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layers."""
-    positions: Literal["sinusoidal", "relative", "rotary"] = "sinusoidal"
-    """Encoding of the order of tokens: sinusoids added to the embeddings, or in self-attention, learned vectors for the
-    distances up to 16 (Shaw et al. 2018) or rotation (Su et al. 2021)."""
+    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
+    """Encoding of the order of tokens: sinusoids or learned vectors added to the embeddings (Vaswani et al. 2017,
+    Gehring et al. 2017), or in self-attention, learned vectors for distances (Shaw et al. 2018) or rotation (Su et al.
+    2021)."""
+    max_positions: Annotated[int, Field(ge=8, le=100_000)] = 1024
+    """Number of learned positions of each side: the longest sentence in tokens, with tags and end symbol. Longer lines
+    are divided before translation, and translations are not longer. For positions: learned."""
+    max_distance: Annotated[int, Field(ge=1, le=1000)] = 16
+    """Longest distance with vectors of its own; quality is the same from 4 to 256 (Shaw et al. 2018). For positions:
+    relative."""
     attention_score: Literal["scaled_dot", "dot", "bilinear", "additive"] = "scaled_dot"
     """Score of a query and a key: q · k / √d (Vaswani et al. 2017), q · k or q W k (Luong et al. 2015), or
     v · tanh(q + k) (Bahdanau et al. 2015). All but the first are for study: slow, and not for `nmt export`."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix among source, target and output; between target and output; or not at all."""
+
+    @property
+    def longest(self) -> int:
+        """Return the most tokens of a sentence, with tags and end symbol: a large number if positions have no limit."""
+        return self.max_positions if self.positions == "learned" else 2**31
 
     @staticmethod
     def padded_vocabulary(vocabulary: int) -> int:
@@ -54,14 +71,15 @@ class ModelSettings(Section):
         norm = 2 * dim
         encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
         if self.positions == "relative":  # keys and values of the distances -k … k, or -k … 0
-            encoder += 2 * (2 * MAX_DISTANCE + 1) * (dim // self.heads)
-            decoder += 2 * (MAX_DISTANCE + 1) * (dim // self.heads)
+            encoder += 2 * (2 * self.max_distance + 1) * (dim // self.heads)
+            decoder += 2 * (self.max_distance + 1) * (dim // self.heads)
         return self.encoder_layers * encoder, self.decoder_layers * decoder
 
     def weight_count(self, source_vocabulary: int, target_vocabulary: int) -> int:
         """Return the number of weights of a model, tied ones counted once."""
         source, target = map(self.padded_vocabulary, (source_vocabulary, target_vocabulary))
         rows = {"all": target, "target": source + target, "none": source + 2 * target}[self.tied_embeddings]
+        rows += 2 * self.max_positions if self.positions == "learned" else 0
         return sum(self.layer_weights) + rows * self.dim + (4 * self.dim if self.norm == "pre" else 0)
 
     @model_validator(mode="after")
@@ -178,6 +196,13 @@ class TrainSettings(Section):
     """Probability distributed over the wrong tokens (Szegedy et al. 2016)."""
     clip_norm: Annotated[float | None, Field(gt=0, le=1e6)] = 1.0
     """Largest norm of the gradient of all parameters together; null for no clipping."""
+    adam_beta1: Probability = 0.9
+    """β₁ of Adam (Kingma & Ba 2015), the decay of the mean of gradients; the defaults of all three are those of Vaswani
+    et al. 2017."""
+    adam_beta2: Probability = 0.98
+    """β₂ of Adam, the decay of the mean of squared gradients."""
+    adam_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
+    """ε of Adam, added to the root of that mean."""
     init_from: Annotated[File | None, Field(examples=["../runs/base"])] = None
     """Model directory or run whose weights and tokenizer initialize the model, for fine-tuning; null for random
     weights."""
@@ -187,14 +212,16 @@ class TrainSettings(Section):
     stop: Stop = Stop()
     log_every: PositiveInt = 50
     """Steps between two lines of the log."""
-    validate_every: PositiveInt = 1000
-    """Steps between two validations; each writes a checkpoint."""
+    validate_every: PositiveInt | Literal["epoch"] = 1000
+    """Steps between two validations; each writes a checkpoint. epoch validates after the update that ends a pass over
+    the training text."""
     best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """Metric on the validation text that selects the best checkpoint."""
-    keep_best: PositiveInt = 3
-    """Number of best checkpoints that stay on disk, besides the newest."""
-    tensorboard: bool = False
-    """Also write the log for TensorBoard, into the folder `tensorboard` of the run."""
+    keep_best: PositiveInt | Literal["all"] = 3
+    """Number of best checkpoints that stay on disk, besides the newest. With all, every checkpoint stays."""
+    tensorboard: bool | Literal["all"] = False
+    """Also write the log for TensorBoard, into the folder `tensorboard` of the run, with a sample translation of each
+    validation. all adds histograms of weights and gradients, and the attention of the sample as an image."""
 
     @property
     def budget(self) -> int:

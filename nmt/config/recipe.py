@@ -39,6 +39,9 @@ class Recipe(Section):
             raise SettingError("train.schedule", message)
         if self.prepared == self.run:
             raise SettingError("prepared", "is the folder of the run; name another one")
+        if model.longest < (needed := data.filters.max_tokens + 3):  # two tags and the end symbol
+            problem = f"expected {needed} or more, for data.filters.max_tokens, tags and end symbol; change one of them"
+            raise SettingError("model.max_positions", problem)
         if not data.valid and train.stop.patience is not None:
             raise SettingError("train.stop.patience", "needs data.valid, the text to validate on")
         return self

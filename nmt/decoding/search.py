@@ -83,8 +83,9 @@ def search(
     if not sentences:
         return []
     prefixes = prefixes or [()] * len(sentences)
+    most = min(model.settings.longest for model in models)
     searched = [
-        Sentence(number, ids, prefix, options.longest_output(len(ids)) + len(prefix))
+        Sentence(number, ids, prefix, min(options.longest_output(len(ids)), max(1, most - len(prefix))) + len(prefix))
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
     ]
     kernels, tokens = models[0].kernels, options.batch_tokens // options.width

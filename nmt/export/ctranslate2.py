@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.config.model_sections import MAX_DISTANCE
 from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError
 from nmt.export import library
@@ -25,7 +24,6 @@ from nmt.model.positions import Relative, sinusoids
 from nmt.model.transformer import Embedding, FeedForward, Sublayer, Transformer
 
 POSITIONS = 2048  # rows in the table of sinusoids, the longest possible sentence and translation
-_EPSILON = 1e-5  # of torch.nn.LayerNorm
 
 
 def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -> None:
@@ -57,7 +55,7 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
     _copy_weights(spec, loaded.model)
     spec.register_source_vocabulary(loaded.tokenizers.source.symbols)
     spec.register_target_vocabulary(loaded.tokenizers.target.symbols)
-    spec.config.layer_norm_epsilon = _EPSILON
+    spec.config.layer_norm_epsilon = settings.norm_epsilon
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization=quantization)
@@ -94,7 +92,9 @@ def _embed(side: Any, spec: Any, embedding: Embedding) -> None:
     """Set the embeddings, which CTranslate2 also scales by sqrt(D), and the positions added to them."""
     weight = embedding.tokens.weight[: embedding.tokens.num_embeddings]  # without padding
     spec.weight = _array(weight)
-    if embedding.is_sinusoidal:
+    if embedding.learned is not None:
+        side.position_encodings.encodings = _array(embedding.learned.weight)
+    elif embedding.is_sinusoidal:
         side.position_encodings.encodings = _array(sinusoids(torch.arange(POSITIONS), POSITIONS, weight))
 
 
@@ -102,8 +102,9 @@ def _self_attention(spec: Any, attention: SelfAttention, sublayer: Sublayer) -> 
     _norm(spec.layer_norm, sublayer.norm)
     _linears(spec.linear, attention.query_key_value, attention.output)
     if isinstance(attention.score, Relative):
-        spec.relative_position_keys = _both_directions(attention.score.key_vectors)
-        spec.relative_position_values = _both_directions(attention.score.value_vectors)
+        rows = 2 * attention.score.max_distance + 1
+        spec.relative_position_keys = _both_directions(attention.score.key_vectors, rows)
+        spec.relative_position_values = _both_directions(attention.score.value_vectors, rows)
 
 
 def _cross_attention(spec: Any, attention: CrossAttention, sublayer: Sublayer) -> None:
@@ -111,9 +112,9 @@ def _cross_attention(spec: Any, attention: CrossAttention, sublayer: Sublayer) -
     _linears(spec.linear, attention.query, attention.key_value, attention.output)
 
 
-def _both_directions(vectors: Tensor) -> Any:
+def _both_directions(vectors: Tensor, rows: int) -> Any:
     """Return vectors of the distances -k … k, (2k + 1, d): zeros for the positive ones in causal attention."""
-    return _array(nn.functional.pad(vectors, (0, 0, 0, 2 * MAX_DISTANCE + 1 - len(vectors))))
+    return _array(nn.functional.pad(vectors, (0, 0, 0, rows - len(vectors))))
 
 
 def _feed_forward(spec: Any, feed_forward: FeedForward, sublayer: Sublayer) -> None:

@@ -74,13 +74,14 @@ def check_fits(settings: ModelSettings) -> None:
         "positions": ("sinusoidal",),
         "activation": ("relu", "gelu"),
         "attention_score": ("scaled_dot",),
+        "norm_epsilon": (1e-5,),
         "tied_embeddings": ("all", "target", "none") if settings.norm == "post" else ("all",),
     }
     for key, values in expected.items():
         if (found := getattr(settings, key)) not in values:
             raise ConfigError(
-                f"model.{key}: found {found}, but --to hf expects {' or '.join(values)}: those of Pegasus (pre-norm) "
-                "and Marian (post-norm); --to ctranslate2 takes every model with scaled dot products"
+                f"model.{key}: found {found}, but --to hf expects {' or '.join(map(str, values))}: those of Pegasus "
+                "(pre-norm) and Marian (post-norm); --to ctranslate2 takes every model with scaled dot products"
             )
 
 

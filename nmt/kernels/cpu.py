@@ -99,7 +99,7 @@ class CpuKernels(Kernels):
         """Add and normalize in one pass in inference."""
         if not self.has_native or torch.is_grad_enabled() or stream[0].dtype != torch.float32:
             return super().add_norm(stream, dropout, norm)
-        return native.add_norm(*stream, norm.weight, norm.bias)
+        return native.add_norm(*stream, norm)
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """Round p to a multiple of 1/256, see `_ByteMaskDropout`."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.kernels.reference import Places, Product
 
@@ -206,15 +206,15 @@ def screened_product(
     return multiplied
 
 
-def add_norm(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def add_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
     """Return z = x + y (..., D) in fp32, x without y, and its layer norm; not differentiable."""
     loaded = library()
     assert loaded is not None
     x, y = x.contiguous(), None if y is None else y.float().contiguous()
     z, normalized = x if y is None else torch.empty_like(x), torch.empty_like(x)
-    tensors = (z, normalized, x, y, weight, bias)
+    tensors = (z, normalized, x, y, norm.weight, norm.bias)
     pointers = (_POINTER(None if tensor is None else tensor.data_ptr()) for tensor in tensors)
-    loaded.add_norm(*pointers, _LONG(x.numel() // x.size(-1)), _LONG(x.size(-1)))
+    loaded.add_norm(*pointers, _LONG(x.numel() // x.size(-1)), _LONG(x.size(-1)), ctypes.c_float(norm.eps))
     return z, normalized
 
 

@@ -112,7 +112,7 @@ class Kernels:
     def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
         """Return z = x + dropout(y) for a stream (x, y), and the layer norm of z, all (..., D)."""
         z = self.add(stream, dropout)
-        return z, F.layer_norm(z, z.shape[-1:], norm.weight, norm.bias)
+        return z, F.layer_norm(z, z.shape[-1:], norm.weight, norm.bias, norm.eps)
 
     def add(self, stream: Stream, dropout: float) -> Tensor:
         """Return x + dropout(y) for a stream (x, y); x if y is None."""

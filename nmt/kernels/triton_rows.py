@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from nmt.text.tokenizer import PAD
 
-EPSILON = 1e-5  # of the layer norm, as in torch
-
 NORM_NUMBERS = 2048  # of a block of rows, as far as D permits
 NORM_WARPS = 4
 NORM_PROGRAMS = 528  # with a partial sum each in the backward pass
@@ -75,7 +73,7 @@ def add_norm(
     gradients. Gradients of weight and bias are added to `grad` at once if it is there.
     """
     outputs: tuple[Tensor, Tensor] = _AddNorm.apply(  # type: ignore[no-untyped-call]
-        *stream, norm.weight, norm.bias, dropout, dtype
+        *stream, norm.weight, norm.bias, dropout, (dtype, norm.eps)
     )
     return outputs
 
@@ -83,9 +81,10 @@ def add_norm(
 class _AddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, dropout: Dropout, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
-        rows, width = x.shape
+        ctx: Any, x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, dropout: Dropout,
+        options: tuple[torch.dtype, float],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        (rows, width), (dtype, epsilon) = x.shape, options
         x, y = x.contiguous(), None if y is None else y.contiguous()
         z = x.view_as(x) if y is None else torch.empty_like(x)
         normalized = torch.empty(rows, width, dtype=dtype, device=x.device)
@@ -94,7 +93,7 @@ class _AddNorm(torch.autograd.Function):
             constants = _norm_constants(width, dropout)
             _add_norm_kernel[(triton.cdiv(rows, constants["ROWS"]),)](
                 x, y, weight, bias, z, normalized, statistics, dropout.seed, dropout.site, rows,
-                EPSILON=EPSILON, **constants,
+                EPSILON=epsilon, **constants,
             )  # fmt: skip
         ctx.save_for_backward(z, weight, statistics, dropout.seed)
         ctx.parameters, ctx.dropout, ctx.y_type = (weight, bias), dropout, None if y is None else y.dtype

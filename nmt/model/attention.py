@@ -22,7 +22,7 @@ from nmt.kernels.reference import (
 )
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import Relative
-from nmt.model.scores import FOR_STUDY, Score
+from nmt.model.scores import FOR_STUDY, Score, widened
 
 
 class Linear(nn.Linear):
@@ -47,13 +47,14 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.dim, self.heads = settings.dim, settings.heads
+        self.dropout = settings.attention_dropout
         self.score: Score | None  # None is q · k / sqrt(d), which has fast kernels
 
     def attend(
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], causal: bool = False
     ) -> Tensor:
         """Attend from each row to its sentence, see `Kernels.attend`; return (N, D)."""
-        if self.score is None:
+        if self.score is None and not (self.training and self.dropout):
             return self.kernels.attend(queries, keys_values, rows, self.heads, causal)
         if keys_values is None:
             queries, keys_values = torch.split(queries, [self.dim, 2 * self.dim], dim=1)
@@ -68,15 +69,19 @@ class MultiHeadAttention(nn.Module):
         return attend_step_by_gather(queries, cells, places, newest, (self.heads, self.by_score(distances=distances)))
 
     def by_score(self, causal: bool = False, distances: Tensor | None = None) -> Attention:
-        """Return attention with the score of this module.
+        """Return attention with the score of this module, in training with dropout on its weights.
 
         Distances from query to key, (B or 1, T, S), are by default those of the tokens in Q and K.
         """
         score = self.score or Score()
 
         def attention(q: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
-            away = distances_between(q, keys_values[0]) if distances is None else distances
-            return score.attend(q, keys_values, away <= 0 if causal else mask, away)
+            k, v = widened(*keys_values)
+            away = distances_between(q, k) if distances is None else distances
+            weights = score.weights(q, k, away <= 0 if causal else mask, away)
+            if self.training and self.dropout:
+                weights = self.kernels.dropout(weights, self.dropout)
+            return score.average(weights, v, away)
 
         return attention
 
@@ -89,8 +94,10 @@ class SelfAttention(MultiHeadAttention):
         self.causal, self.is_rotary = causal, settings.positions == "rotary"
         self.query_key_value = Linear(self.dim, 3 * self.dim, parts=3)
         self.output = Linear(self.dim, self.dim)
-        is_relative = settings.positions == "relative"
-        self.score = Relative(self.dim // self.heads, causal) if is_relative else score_for_study(settings)
+        if settings.positions == "relative":
+            self.score = Relative(self.dim // self.heads, settings.max_distance, causal)
+        else:
+            self.score = score_for_study(settings)
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:
         """Attend from every token of x (N, D) to its own sentence; return (N, D)."""

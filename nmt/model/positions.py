@@ -1,7 +1,8 @@
 """Position encodings: how a model represents the order of tokens.
 
 `model.positions` selects one: sinusoids are added to the embeddings; relative positions are an attention score; rotary
-positions rotate queries and keys before their product. None of them limits the length of a sentence.
+positions rotate queries and keys before their product. None of them limits the length of a sentence. Learned vectors,
+which are a table of `nmt.model.transformer.Embedding`, do.
 
 B sentences, T queries, S keys, D width, H heads, d = D/H; N rows, one a token.
 """
@@ -13,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.config.model_sections import MAX_DISTANCE
 from nmt.model.scores import Score
 
 _SHORTEST_TABLE = 256
@@ -41,14 +41,15 @@ def _sinusoid_table(length: int, dim: int, dtype: torch.dtype, device: torch.dev
 class Relative(Score):
     """Learned vectors for each distance, one added to the keys and one to the values (Shaw et al. 2018).
 
-    With r the distance from query to key, clipped to -k … k (MAX_DISTANCE), the score is q · (key + a_r) / sqrt(d), and
+    With r the distance from query to key, clipped to -k … k, the score is q · (key + a_r) / sqrt(d), and
     value + b_r is averaged (equations 3 and 4). Each layer has its own vectors a and b, the same in all heads.
     """
 
-    def __init__(self, width: int, causal: bool) -> None:
+    def __init__(self, width: int, max_distance: int, causal: bool) -> None:
         super().__init__()
+        self.max_distance = max_distance  # k
         # a causal query has no keys ahead of it, so vectors for distances 1 … k would have no gradient
-        distances = MAX_DISTANCE + 1 if causal else 2 * MAX_DISTANCE + 1
+        distances = max_distance + 1 if causal else 2 * max_distance + 1
         self.key_vectors = nn.Parameter(torch.randn(distances, width) / width**0.5)
         self.value_vectors = nn.Parameter(torch.randn(distances, width) / width**0.5)
 
@@ -62,4 +63,4 @@ class Relative(Score):
         return weights @ v + torch.einsum("bhts,btsd->bhtd", weights, self._of(self.value_vectors, distances))
 
     def _of(self, vectors: Tensor, distances: Tensor) -> Tensor:
-        return F.embedding((distances + MAX_DISTANCE).clamp(0, len(vectors) - 1), vectors)  # (B or 1, T, S, d)
+        return F.embedding((distances + self.max_distance).clamp(0, len(vectors) - 1), vectors)  # (B or 1, T, S, d)

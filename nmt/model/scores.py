@@ -28,16 +28,11 @@ class Score(nn.Module):
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, distances: Tensor) -> Tensor:
         """Return softmax(score(Q, K)), (B, H, T, S); the mask is broadcast to that, True at keys that count."""
-        scores = self(*_widened(q, k), distances)
+        scores = self(*widened(q, k), distances)
         return torch.softmax(scores if mask is None else scores.masked_fill(~mask, float("-inf")), dim=-1)
 
-    def attend(self, q: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None, distances: Tensor) -> Tensor:
-        """Return softmax(score(Q, K)) V, (B, H, T, d), of keys and values (B, H, S, d)."""
-        k, v = _widened(*keys_values)
-        return self.average(self.weights(q, k, mask, distances), v, distances)
 
-
-def _widened(*tensors: Tensor) -> Iterator[Tensor]:
+def widened(*tensors: Tensor) -> Iterator[Tensor]:
     """Return bf16 numbers as fp32, the type of the parameters of scores."""
     return (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in tensors)
 

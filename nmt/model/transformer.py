@@ -48,7 +48,7 @@ class Transformer(nn.Module):
         self.encoder, self.decoder = cast("Sequence[EncoderLayer]", encoder), cast("Sequence[DecoderLayer]", decoder)
         # post-norm layers end in a norm already
         self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(settings.dim) if settings.norm == "pre" else None for _ in range(2)
+            nn.LayerNorm(settings.dim, settings.norm_epsilon) if settings.norm == "pre" else None for _ in range(2)
         )
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
         if settings.tied_embeddings != "none":
@@ -243,7 +243,7 @@ class Sublayer(nn.Module):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.pre, self.dropout = settings.norm == "pre", settings.dropout
-        self.norm = nn.LayerNorm(settings.dim)
+        self.norm = nn.LayerNorm(settings.dim, settings.norm_epsilon)
 
     def forward(self, stream: Stream, f: Callable[[Tensor], Tensor]) -> Stream:
         """Return z = x + dropout(y) and f(norm(z)); with post-norm, norm(x + dropout(f(x))) and None."""
@@ -263,9 +263,11 @@ class Sublayer(nn.Module):
 class FeedForward(nn.Module):
     """Two linear maps with a non-linearity between them; SwiGLU gates the inner one (Shazeer 2020)."""
 
+    kernels = PLAIN
+
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        self.activation = settings.activation
+        self.activation, self.dropout = settings.activation, settings.activation_dropout
         parts = 2 if self.activation == "swiglu" else 1
         self.inner = Linear(settings.dim, parts * settings.feed_forward, parts=parts)
         self.outer = Linear(settings.feed_forward, settings.dim)
@@ -278,11 +280,13 @@ class FeedForward(nn.Module):
             inner = F.silu(gate) * inner
         elif self.activation == "gelu":
             inner = F.gelu(inner)
+        if self.training and self.dropout:
+            inner = self.kernels.dropout(inner, self.dropout)
         return cast(Tensor, self.outer(inner))
 
 
 class Embedding(nn.Module):
-    """Token embeddings scaled by sqrt(D), plus sinusoids if positions are such, with dropout."""
+    """Token embeddings scaled by sqrt(D), plus sinusoids or learned positions if these are chosen, with dropout."""
 
     kernels = PLAIN
 
@@ -291,6 +295,8 @@ class Embedding(nn.Module):
         self.tokens = tokens
         self.scale = settings.dim**0.5
         self.is_sinusoidal = settings.positions == "sinusoidal"
+        is_learned = settings.positions == "learned"
+        self.learned = nn.Embedding(settings.max_positions, settings.dim) if is_learned else None
         self.dropout = settings.dropout
 
     def forward(self, rows: Rows) -> Tensor:
@@ -301,6 +307,8 @@ class Embedding(nn.Module):
         """Map ids (N) at positions (N) below `longest` to vectors (N, D)."""
         x = self.tokens(ids)
         x = torch.add(sinusoids(positions, longest, x), x, alpha=self.scale) if self.is_sinusoidal else x * self.scale
+        if self.learned is not None:  # longer texts can be given in forced decoding: they repeat the last position
+            x = x + self.learned(positions.clamp(max=self.learned.num_embeddings - 1))
         return self.kernels.dropout(x, self.dropout) if self.training else x
 
 

@@ -125,6 +125,11 @@ def script_of(code: str) -> str | None:
     return _SCRIPT_OF.get(primary_code(code))
 
 
+def has_spaces(code: str) -> bool:
+    """Whether a language is written with spaces between words."""
+    return script_of(code) not in ("Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai")
+
+
 @dataclass(frozen=True, slots=True)
 class TargetLanguage:
     """The language that is scored."""

@@ -17,10 +17,12 @@ pairs of English and Chinese, 8,000 for 306,000 of English and Italian.
 import io
 import math
 import re
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ from nmt.config import Recipe, TokenizerSettings
 from nmt.config.data_section import LARGEST_PROPOSED_VOCABULARY
 from nmt.errors import ConfigError, DataError, ModelError, NMTError
 from nmt.system.files import read_json, regular_file
-from nmt.text.languages import is_language
+from nmt.text.languages import has_spaces, is_language
 from nmt.text.normalize import normalize
 
 PAD, UNK, BOS, EOS = range(4)
@@ -62,25 +64,25 @@ class Tokenizer:
         """Train on raw or normalized lines; the same lines give the same tokenizer, byte for byte.
 
         `tokenizer.vocab_size` is a number, not auto; with `at_most` there are fewer pieces if the text yields no more.
-        Raises ConfigError if it is too large or too small for the text, DataError if there is no text.
+        Likewise with `min_frequency`. Raises ConfigError if it is too large or too small for the text, DataError if
+        there is no text.
         """
-        model = io.BytesIO()
         # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
         text = [line for line in map(_escape, lines) if line]
-        limit: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # no default is in the file
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(text), model_writer=model,
-                model_type=settings.type, vocab_size=settings.vocab_size, **limit,
-                character_coverage=COVERAGE, byte_fallback=True, normalization_rule_name="identity",
-                control_symbols=[f"<{tag}>" for tag in tags], user_defined_symbols=list(settings.symbols),
-                pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
-                input_sentence_size=_TRAINING_SENTENCES, shuffle_input_sentence=True, max_sentence_length=_LONGEST_LINE,
-                num_threads=_TRAINING_THREADS, minloglevel=2,
-            )  # fmt: skip
-        except RuntimeError as error:
-            raise _explained(str(error), settings) from None
-        return cls.from_bytes(model.getvalue())
+        more: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # no default is in the file
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:
+            if settings.lowercase:
+                text = [line.translate(_small_letters()) for line in text]
+                more["normalization_rule_tsv"] = rules.name  # of which the model has a copy
+                for letter, small in _small_letters().items():
+                    rules.write(f"{letter:x}\t{' '.join(format(ord(one), 'x') for one in small)}\n")
+                rules.flush()
+            if settings.min_frequency > 1:
+                counts = Counter(chain.from_iterable(map(str.split, text)))
+                frequent = {word for word, count in counts.items() if count >= settings.min_frequency}
+                text = [" ".join(filter(frequent.__contains__, line.split())) for line in text]
+                more["hard_vocab_limit"] = False
+            return cls.from_bytes(_trained_model(text, settings, tags, more))
 
     @classmethod
     def from_bytes(cls, model: bytes) -> "Tokenizer":
@@ -129,6 +131,11 @@ class Tokenizer:
         """Return the ids of tags, of which None are left out. Raises ModelError as `tag_id` does."""
         return [self.tag_id(tag) for tag in tags if tag is not None]
 
+    @property
+    def has_words_only(self) -> bool:
+        """Whether its type is word: no other one lacks a piece for the space."""
+        return int(self._processor.piece_to_id(_SPACE_MARK)) == UNK
+
     @cached_property
     def _bytes(self) -> dict[int, int]:
         """The values of the ids that spell a byte."""
@@ -147,10 +154,13 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the normalized sentence of ids, always one line. Special symbols and tags are skipped.
 
-        `decode(encode(text)) == normalize(text)` with `byte_fallback`. Bytes that form no character become U+FFFD.
+        `decode(encode(text)) == normalize(text)` with `byte_fallback`, in small letters with `tokenizer.lowercase`.
+        Bytes that form no character become U+FFFD.
         """
         plain = [int(i) for i in ids if i > EOS]
-        return normalize(self._processor.decode(plain).replace(_REPLACEMENT, _SPACE_MARK))
+        # words without a piece are spelled with the space before them
+        decoded = self._processor.decode(plain).replace(_SPACE_MARK, " ")
+        return normalize(decoded.replace(_REPLACEMENT, _SPACE_MARK))
 
     def spell_text(self, text: str) -> list[bytes]:
         """Return the UTF-8 bytes of each id of `encode(text)`, with the space before it."""
@@ -159,7 +169,8 @@ class Tokenizer:
             byte = self._bytes.get(i)
             parts.append(piece.replace(_SPACE_MARK, " ").encode() if byte is None else bytes([byte]))
         # the replacement may be spelled byte by byte; it is as long as the space mark
-        whole = io.BytesIO(b"".join(parts).replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
+        joined = b"".join(parts).replace(_SPACE_MARK.encode(), b"   ")  # before words without a piece
+        whole = io.BytesIO(joined.replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]
 
     def spelled(self) -> npt.NDArray[np.bool_]:
@@ -222,6 +233,32 @@ def initial_files(initial: Path) -> list[Path]:
     return [initial / name for name in tokenizer_names(listed)]
 
 
+def _trained_model(
+    text: Sequence[str], settings: TokenizerSettings, tags: Sequence[str], more: dict[str, Any]
+) -> bytes:
+    """Train on escaped lines, with these arguments of SentencePiece besides; raises what `Tokenizer.train` does."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(text), model_writer=model,
+            model_type=settings.type, vocab_size=settings.vocab_size, **more,
+            character_coverage=COVERAGE, byte_fallback=True, normalization_rule_name="identity",
+            control_symbols=[f"<{tag}>" for tag in tags], user_defined_symbols=list(settings.symbols),
+            pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
+            input_sentence_size=_TRAINING_SENTENCES, shuffle_input_sentence=True, max_sentence_length=_LONGEST_LINE,
+            num_threads=_TRAINING_THREADS, minloglevel=2,
+        )  # fmt: skip
+    except RuntimeError as error:
+        raise _explained(str(error), settings) from None
+    return model.getvalue()
+
+
+@cache
+def _small_letters() -> dict[int, str]:
+    """Return the small letters of all capitals, by code point."""
+    return {code: small for code in range(sys.maxunicode) if (small := chr(code).lower()) != chr(code)}
+
+
 def _escape(text: str) -> str:
     return normalize(text).replace(_SPACE_MARK, _REPLACEMENT)
 
@@ -268,6 +305,9 @@ def train_tokenizers(
     for a vocabulary that the text does not yield.
     """
     settings, tags = recipe.tokenizer, recipe.tags
+    unspaced = [code for code in (recipe.languages.source, *recipe.languages.target) if not has_spaces(code)]
+    if settings.type == "word" and unspaced:
+        raise ConfigError(f"tokenizer.type: {unspaced[0]} has no spaces between words; use unigram, bpe or char")
 
     def trained(sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         share = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2))
@@ -277,6 +317,9 @@ def train_tokenizers(
 
         if settings.vocab_size != "auto":
             return Tokenizer.train(lines(), settings, tags)
+        if settings.type in ("word", "char"):
+            largest = settings.model_copy(update={"vocab_size": LARGEST_PROPOSED_VOCABULARY})
+            return Tokenizer.train(lines(), largest, tags, at_most=True)
         counts = Counter(chain.from_iterable(lines()))
         pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
         return Tokenizer.train(lines(), settings.model_copy(update={"vocab_size": pieces}), tags, at_most=True)

@@ -15,10 +15,12 @@ from nmt.batching.batch_stream import BatchStream, DataPosition, PrefetchedBatch
 from nmt.config import DecodeSettings, Recipe
 from nmt.errors import ModelError
 from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import attention_weights
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.device import choose_device
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
+from nmt.text.tokenizer import BOS, EOS
 from nmt.training.display import TrainingDisplay
 from nmt.training.optimizer import initial_model
 from nmt.training.progress import IntervalSums, perplexity
@@ -100,8 +102,9 @@ class Training:
                     reason = "interrupted; the same command resumes it"
                 if reason is not None:
                     break
+                epoch, every = progress.epoch, settings.validate_every
                 self.step(prefetched, tokens)
-                if progress.step % settings.validate_every == 0:
+                if progress.epoch > epoch if every == "epoch" else progress.step % every == 0:
                     self.validate()
             self._read_results()
             if received is None and progress.validated_at < progress.step:
@@ -222,6 +225,9 @@ class Training:
             for code, (bleu, chrf) in evaluation.by_language.items():
                 figures |= {f"bleu_{code}": bleu, f"chrf_{code}": chrf}
             self.run.log(self._record("validation", figures))
+            self.run.log_samples(progress.step, evaluation.samples)
+            if settings.tensorboard == "all" and not distributed.rank():
+                self._log_details(evaluation)
         progress.validated_at = progress.step
         self.save()
         self._lap()  # not a part of the next interval
@@ -238,6 +244,17 @@ class Training:
         texts = validation_texts(recipe, self.corpus)
         self.display.validating(sum(len(text.sources) for text in texts))
         return replace(evaluate(loaded, recipe.runtime, texts), loss=loss)
+
+    def _log_details(self, evaluation: Evaluation) -> None:
+        """Write weights, gradients of the last update, and the attention of a sample to TensorBoard."""
+        weights, (source, _, translation) = self.updater.weights, evaluation.samples[0]
+        tensors = {"weights": weights.views(weights.all.detach()), "gradients": weights.views(weights.gradient)}
+        tokenizers, device = self.loaded.tokenizers, self.updater.device
+        tag = self.recipe.languages.target_tag(evaluation.texts[0].language)
+        ids = [*tokenizers.source.tag_ids([tag, evaluation.texts[0].tag]), *tokenizers.source.encode(source), EOS]
+        target = [BOS, *tokenizers.target.encode(translation)]
+        read = (torch.tensor(side, device=device) for side in (ids, target))
+        self.run.log_details(self.progress.step, tensors, attention_weights(self.model, *read).cross)
 
     def save(self) -> None:
         """Write the checkpoint of the current step. Collective: no rank returns before it is on the disk."""

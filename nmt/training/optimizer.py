@@ -15,7 +15,6 @@ from nmt.model.transformer import Transformer
 from nmt.system.device import seed_for
 from nmt.text.tokenizer import Tokenizers
 
-BETAS, EPSILON = (0.9, 0.98), 1e-9  # of Adam, as in Vaswani et al. 2017
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _ALIGNMENT = 256  # weights begin at multiples of so many numbers, as kernels require
 
@@ -74,9 +73,10 @@ class FlatWeights:
         return norm
 
 
-def make_optimizer(weights: FlatWeights, kernels: Kernels) -> torch.optim.Adam:
+def make_optimizer(weights: FlatWeights, kernels: Kernels, settings: TrainSettings) -> torch.optim.Adam:
     """Return Adam (Kingma & Ba 2015) over all weights that are not frozen; each update sets its learning rate."""
-    return torch.optim.Adam([weights.all], lr=0.0, betas=BETAS, eps=EPSILON, fused=kernels.fuses_step)
+    betas = settings.adam_beta1, settings.adam_beta2
+    return torch.optim.Adam([weights.all], lr=0.0, betas=betas, eps=settings.adam_epsilon, fused=kernels.fuses_step)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, weights: FlatWeights) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -66,13 +67,13 @@ class Progress:
     skipped_in_a_row: int = 0  # the last steps, if they were skipped
     window: int = 0  # of the epoch, the one with the next length group
 
-    def record_validation(self, metric: float, loss: float, keep: int) -> bool:
+    def record_validation(self, metric: float, loss: float, keep: int | Literal["all"]) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.
 
         A lower loss decides between equal metrics: BLEU is 0 at the start of a training that makes progress.
         """
         ranked = sorted([*self.best, (metric, loss, self.step)], key=lambda entry: (-entry[0], *entry[1:]))
-        self.best = ranked[:keep]
+        self.best = ranked if keep == "all" else ranked[:keep]
         improved = ranked[0][2] == self.step
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved

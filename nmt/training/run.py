@@ -6,7 +6,7 @@ recipe.yaml                    the recipe with all defaults filled in; paths in 
                                of the run names itself
 metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped". A resumed training
                                appends: a record takes the place of those of its own step and later ones before it
-tensorboard/                   the same numbers for TensorBoard, with train.tensorboard
+tensorboard/                   the same numbers and samples for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
                                last and removed first: a folder without it is no checkpoint. progress.json has its own
                                digest, since it may be replaced alone
@@ -19,13 +19,16 @@ Of several ranks, the first one writes; all of them load. A run may come from ot
 is never followed to write.
 """
 
+import html
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from torch import Tensor
 
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
 from nmt.errors import ConfigError, ModelError
@@ -51,6 +54,7 @@ OPTIMIZER_FILE = "optimizer.safetensors"
 _CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, *TOKENIZER_NAMES)
 # what a killed process leaves of a file that it was writing: safetensors, and `write_output`
 _UNFINISHED = re.compile(r"\.tmp\w{6}|\.(config|progress)\.json\.[0-9a-f]{8}\.partial")
+_PIXELS = 8  # on each side of an attention weight
 _STEP = "step-" + 8 * "[0-9]"
 
 
@@ -115,10 +119,10 @@ class RunDirectory:
                 return  # it stays, with the comments of a user
         write_output(self.recipe, recipe_to_yaml(recipe, self.path), follow=False)
 
-    def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int) -> None:
+    def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int | Literal["all"]) -> None:
         """Write the checkpoint of the current step, or only its progress if it exists, and point `last` at it.
 
-        All others except the best few are removed.
+        All others except the best few are removed, unless all stay.
         """
         directory = self.checkpoint(progress.step)
         try:
@@ -133,6 +137,8 @@ class RunDirectory:
                 remove_checkpoint(directory)  # a full disk needs the space
             raise
         self.link(progress)
+        if keep_best == "all":
+            return
         best = [self.checkpoint(step) for *_, step in progress.best[:keep_best]]
         for other in self.saved():
             if other not in (directory, *best):
@@ -167,6 +173,28 @@ class RunDirectory:
                 if name != "step" and isinstance(value, (int, float)):
                     self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
             self._tensorboard.flush()
+
+    def log_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Write source, reference and translation of sentences to TensorBoard, with train.tensorboard."""
+        if self._tensorboard is not None:
+            texts = ("  \n".join(map(html.escape, sample)) for sample in samples)
+            self._tensorboard.add_text("validation/samples", "\n\n".join(texts), step)
+            self._tensorboard.flush()
+
+    def log_details(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], attention: Tensor) -> None:
+        """Write histograms of tensors by kind and name, and attention (L, H, T, S) as an image, to TensorBoard.
+
+        The image has a row for each layer and a column for each head, whose queries are rows; white is 1.
+        """
+        for kind, by_name in tensors.items():
+            for name, values in by_name.items():
+                if values.isfinite().all():  # a skipped update may have left others
+                    self._tensorboard.add_histogram(f"{kind}/{name}", values, step)
+        layers, heads, *shape = attention.shape
+        image = attention.transpose(1, 2).reshape(1, layers * shape[0], heads * shape[1])
+        enlarged = image.repeat_interleave(_PIXELS, 1).repeat_interleave(_PIXELS, 2)
+        self._tensorboard.add_image("validation/attention", enlarged, step)
+        self._tensorboard.flush()
 
     def write_translations(self, name: str, texts: Sequence[Sequence[str]]) -> None:
         """Write the translations of one text after the other, a line each; on rank 0."""

@@ -43,10 +43,10 @@ class Updater:
         self.kernels = kernels_for(device, precision, target_rows=-(-recipe.train.budget // self.world_size))
         self.model.compute_with(self.kernels)
         self.weights = FlatWeights(self.model)
-        self.optimizer = make_optimizer(self.weights, self.kernels)
+        self.optimizer = make_optimizer(self.weights, self.kernels, recipe.train)
         self._sums = torch.zeros(2, device=device)  # of losses and negative log-likelihoods
-        # other scores compute with padded tensors, whose shapes vary
-        captures = self.model.attends_by_kernels
+        # other scores, and dropout on the weights of attention, compute with padded tensors, whose shapes vary
+        captures = self.model.attends_by_kernels and not recipe.model.attention_dropout
         self._add_gradient = self.kernels.captured(self.add_gradient) if captures else self.add_gradient
 
     def update(self, batches: Sequence[Batch], step: int, target_tokens: int) -> Update:

@@ -333,7 +333,8 @@ class Translator:
         if character not in self._unknown_signs:
             is_sign = character != ITEM and unicodedata.category(character)[0] in "NPS" and not character.isdecimal()
             source = self.tokenizers.source
-            self._unknown_signs[character] = is_sign and bool(source.spelled()[source.encode(character)].any())
+            is_spelled = not source.has_words_only and bool(source.spelled()[source.encode(character)].any())
+            self._unknown_signs[character] = is_sign and is_spelled
         return self._unknown_signs[character]
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:

@@ -126,7 +126,8 @@ VARIANTS = [
     {"norm": "pre", "positions": "sinusoidal", "tied_embeddings": "all"},
     {"norm": "post", "positions": "sinusoidal", "activation": "swiglu", "tied_embeddings": "target"},
     {"norm": "pre", "positions": "rotary", "activation": "gelu"},
-    {"norm": "post", "positions": "relative", "two": True},
+    {"norm": "post", "positions": "relative", "two": True, "max_distance": 3, "norm_epsilon": 1e-2},
+    {"positions": "learned", "max_positions": 40, "norm_epsilon": 1e-3},
     {"norm": "pre", "positions": "relative", "activation": "swiglu", "two": True, "tied_embeddings": "target"},
     {"norm": "pre", "positions": "rotary"},
     {"norm": "post", "positions": "rotary", "activation": "gelu"},
@@ -281,6 +282,8 @@ class TestHuggingFace:
         ("settings", "message"),
         [
             ({"positions": "rotary"}, r"model\.positions: found rotary, but --to hf expects sinusoidal"),
+            ({"positions": "learned"}, r"model\.positions: found learned, but --to hf expects sinusoidal"),
+            ({"norm_epsilon": 1e-6}, r"model\.norm_epsilon: found 1e-06, but --to hf expects 1e-05"),
             ({"attention_score": "dot"}, r"model\.attention_score: found dot, but --to hf expects scaled_dot"),
             ({"activation": "swiglu"}, r"model\.activation: found swiglu, but --to hf expects relu or gelu"),
             (
@@ -289,7 +292,7 @@ class TestHuggingFace:
             ),
         ],
     )
-    def test_unsupported_settings_are_named(self, settings: dict[str, str], message: str) -> None:
+    def test_unsupported_settings_are_named(self, settings: dict[str, object], message: str) -> None:
         check_fits(ModelSettings(tied_embeddings="all"))
         with pytest.raises(ConfigError, match=message):
             check_fits(ModelSettings.model_validate({"tied_embeddings": "all", **settings}))

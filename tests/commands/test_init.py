@@ -76,6 +76,27 @@ def test_recipe_and_held_out_texts_are_written(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "mine").iterdir()) == ["recipe.yaml", "test.tsv", "valid.tsv"]
 
 
+@pytest.mark.parametrize("sizes", [(30, 10), (7, 31), (20, 20)])
+def test_sizes_are_those_requested_and_both_directions_hold_out_the_same_pairs(sizes: tuple[int, int]) -> None:
+    options = ("--valid-size", str(sizes[0]), "--test-size", str(sizes[1]))
+    init("text.en", "text.it", "-o", "there.yaml", *options)
+    init("text.it", "text.en", "-o", "back.yaml", *options)
+    there, back = held_out("there."), held_out("back.")
+    assert {part: len(pairs) for part, pairs in there.items()} == dict(zip(("valid", "test"), sizes, strict=True))
+    assert len({pair for pairs in there.values() for pair in pairs}) == sum(sizes)
+    assert back == {part: [pair[::-1] for pair in pairs] for part, pairs in there.items()}
+    if sizes == (20, 20):  # the default of 400 pairs
+        init("text.en", "text.it")
+        assert held_out() == there
+
+
+def test_sizes_that_are_impossible_are_refused() -> None:
+    assert "too few different sentences" in refused("text.en", "text.it", "--test-size", "190")
+    write_tsv(Path("given.tsv"), [("One house.", "Una casa.")])
+    options = ("--valid", "given.tsv", "--valid-size", "5")
+    assert "--valid-size: this text is given with --valid" in refused("text.en", "text.it", *options)
+
+
 def test_comments_state_reasons_held_out_pairs_time_and_memory() -> None:
     recipe = Path('my "recipe".yaml')
     assert "next: nmt train --config 'my \"recipe\".yaml'" in init("text.en", "text.it", "-o", str(recipe))

@@ -141,7 +141,7 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         f"line 11: data.filters.keep.0: found the text 'copies', expected {RULE_NAMES}",
         f"line 11: data.filters.keep.2: found 1, expected {RULE_NAMES}",
         "line 12: tokenizer.vocab_size: found the text '8000', expected a whole number",
-        "line 12: tokenizer.type: found the text 'unigramm', expected 'unigram' or 'bpe'",
+        "line 12: tokenizer.type: found the text 'unigramm', expected 'unigram', 'bpe', 'word' or 'char'",
         "line 12: tokenizer.vocabsize: unknown key; did you mean 'vocab_size'?",
         "line 15: model.norm: found the text 'Pre', expected 'pre' or 'post'",
         "line 16: model.drop_out: unknown key; did you mean 'dropout'?",
@@ -175,8 +175,21 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
             "model.positions: rotary rotates pairs of numbers, so dim / heads must be even, found 90 / 6",
         ),
         (
-            "model: {positions: learned}",
-            "model.positions: found the text 'learned', expected 'sinusoidal', 'relative' or 'rotary'",
+            "model: {positions: absolute}",
+            "model.positions: found the text 'absolute', expected 'sinusoidal', 'learned', 'relative' or 'rotary'",
+        ),
+        (
+            "model: {positions: learned, max_positions: 258}",
+            "model.max_positions: expected 259 or more, for data.filters.max_tokens, tags and end symbol; "
+            "change one of them",
+        ),
+        (
+            "tokenizer: {type: word, symbols: [x]}",
+            "tokenizer.symbols: type: word has no pieces inside words; leave them out, or use another type",
+        ),
+        (
+            "tokenizer: {min_frequency: 2}",
+            "tokenizer.min_frequency: it counts words, and type is unigram; set type: word",
         ),
         (
             "tokenizer: {shared: false}",
@@ -416,6 +429,8 @@ def test_language_that_is_not_a_code_is_refused(path: Path, name: str) -> None:
         {"tied_embeddings": "target"},
         {"positions": "relative", "norm": "post"},
         {"positions": "rotary", "activation": "gelu"},
+        {"positions": "relative", "max_distance": 3},
+        {"positions": "learned", "max_positions": 20},
     ],
     ids=str,
 )

@@ -93,15 +93,17 @@ def test_products_in_int8_are_precise_to_hundredths(inputs: int) -> None:
 @pytest.mark.parametrize("added", [True, False])
 @pytest.mark.parametrize("width", [12, 64, 500])
 def test_norm_of_a_sum_equals_the_formula(added: bool, width: int) -> None:
-    x, weight, bias = torch.randn(9, width), torch.randn(width), torch.randn(width)
+    x, norm = torch.randn(9, width), torch.nn.LayerNorm(width, eps=0.1 if added else 1e-5)
+    norm.weight.copy_(torch.randn(width))
+    norm.bias.copy_(torch.randn(width))
     y = torch.randn(9, width) if added else None
-    z, normalized = native.add_norm(x, y, weight, bias)
+    z, normalized = native.add_norm(x, y, norm)
     exact = x.double() + (y.double() if y is not None else 0)
     torch.testing.assert_close(z.double(), exact, rtol=1e-6, atol=1e-6)
-    expected = F.layer_norm(exact, (width,), weight.double(), bias.double())
+    expected = F.layer_norm(exact, (width,), norm.weight.double(), norm.bias.double(), norm.eps)
     torch.testing.assert_close(normalized.double(), expected, rtol=1e-5, atol=1e-5)
     x[3, 1] = torch.nan
-    assert torch.equal(native.add_norm(x, y, weight, bias)[1].isnan().all(1), torch.arange(9) == 3)
+    assert torch.equal(native.add_norm(x, y, norm)[1].isnan().all(1), torch.arange(9) == 3)
 
 
 @needs_native

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from nmt.config import ModelSettings
 from nmt.model.transformer import Transformer
 
-MAX_DISTANCE = 2  # as `short_distances` in the tests, so that some distances of short sentences are longer
-
 
 def load_page() -> ModuleType:
     """Return docs/transformer.py as a module."""
@@ -50,10 +48,13 @@ class ReferenceTransformer:
         self.model = VariantTransformer(sizes, len(weights["output.weight"])).eval()
         self.model.decoder = nn.ModuleList(page.DecoderLayer(sizes) for _ in range(settings.decoder_layers))
         self.model.is_sinusoidal = settings.positions == "sinusoidal"
+        for norm in self.model.modules():
+            if isinstance(norm, nn.LayerNorm):
+                norm.eps = settings.norm_epsilon
         for name, attention in [*self.model.named_modules()]:
             if isinstance(attention, page.MultiHeadAttention):
                 positions = settings.positions if name.endswith("self_attention") else "none"
-                self._replace(name, VariantAttention(sizes, settings.attention_score, positions))
+                self._replace(name, VariantAttention(sizes, settings, positions))
             elif isinstance(attention, page.FeedForward) and settings.activation != "relu":
                 self._replace(name, VariantFeedForward(settings.activation))
         self._set_weights(weights)
@@ -77,6 +78,8 @@ class ReferenceTransformer:
         """Make the weights of a model of `nmt`, and slices of them, those of the page; gradients reach them."""
         self.model.source_matrix = weights["source_embedding.tokens.weight"]
         self.model.target_matrix = weights["target_embedding.tokens.weight"]
+        self.model.source_positions = weights.get("source_embedding.learned.weight")
+        self.model.target_positions = weights.get("target_embedding.learned.weight")
         _set(self.model.embedding, "weight", weights["output.weight"])
         for name, value in weights.items():
             stack, number, rest = [*name.split(".", 2), "", ""][:3]
@@ -126,24 +129,26 @@ class VariantTransformer(page.Transformer):  # type: ignore[misc]
     """The Transformer of the page with embeddings of their own for each side; sinusoids may be left out."""
 
     def encode(self, source: Tensor) -> Any:
-        self.matrix = self.source_matrix
+        self.matrix, self.positions = self.source_matrix, self.source_positions
         return super().encode(source)
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Any:
-        self.matrix = self.target_matrix
+        self.matrix, self.positions = self.target_matrix, self.target_positions
         return super().decode(target, memory, source_mask)
 
     def embed(self, ids: Tensor) -> Tensor:
         x = self.matrix[ids] * math.sqrt(self.settings.dim)
+        if self.positions is not None:  # learned (Gehring et al. 2017)
+            x = x + self.positions[: ids.size(1)]
         return x + page.positional_encoding(ids.size(1), x.size(-1)).to(x) if self.is_sinusoidal else x
 
 
 class VariantAttention(page.MultiHeadAttention):  # type: ignore[misc]
     """Attention with other scores and positions; `weights` are those of the last call, (H, T, S)."""
 
-    def __init__(self, settings: Any, score: str, positions: str) -> None:
-        super().__init__(settings)
-        self.score, self.positions = score, positions
+    def __init__(self, sizes: Any, settings: ModelSettings, positions: str) -> None:
+        super().__init__(sizes)
+        self.score, self.positions, self.longest = settings.attention_score, positions, settings.max_distance
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         Q, K, V = self.split(self.W_Q(x)), self.split(self.W_K(memory)), self.split(self.W_V(memory))
@@ -152,7 +157,7 @@ class VariantAttention(page.MultiHeadAttention):  # type: ignore[misc]
         scores, added = self.scores(Q, K), 0.0
         if self.positions == "relative":  # Shaw et al. 2018, equations 3 and 4
             distance = torch.arange(K.size(2)) - torch.arange(Q.size(2)).unsqueeze(1)  # (T, S)
-            clipped = distance.clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
+            clipped = distance.clamp(-self.longest, self.longest) + self.longest
             # the vectors of a decoder end at distance 0: later keys are masked
             a, b = (
                 vectors[clipped.clamp(max=len(vectors) - 1)]

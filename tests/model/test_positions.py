@@ -1,4 +1,4 @@
-"""Rotary positions: the formula of the paper, dependence on the distance only, and precision."""
+"""Rotary positions: the formula of the paper, dependence on the distance only, and precision; learned positions."""
 
 import pytest
 import torch
@@ -6,8 +6,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nmt.config import MaxLength
+from nmt.decoding.engine import search_all
+from nmt.decoding.models import BatchRunner
+from nmt.decoding.options import SearchOptions
 from nmt.kernels.reference import PLAIN, rotary_angles, rotate_pairs
+from nmt.text.tokenizer import EOS
+from tests.builders import log_probs_without_cache, tiny_model
 from tests.model import reference_transformer
+
+
+@pytest.mark.parametrize("prefix", [[], [5] * 3, [5] * 9])
+def test_translations_do_not_exceed_learned_positions(prefix: list[int]) -> None:
+    """A longer source or prefix, which a user may force, repeats the last position."""
+    model = tiny_model(6, 12, positions="learned", max_positions=8)
+    options = SearchOptions(beam=2, max_length=MaxLength(factor=0, extra=50), n_best=2, exact=True)
+    found = search_all(BatchRunner([model]), [[4, 5, 6], [7] * 20], options, [prefix, prefix])
+    longest = max(len(one.tokens) + 1 for of_sentence in found for one in of_sentence)
+    assert longest <= max(8, len(prefix) + 1)
+    for source, of_sentence in zip([[4, 5, 6, EOS], [*[7] * 20, EOS]], found, strict=True):
+        for one in of_sentence:
+            rows = log_probs_without_cache(model, source, one.tokens)
+            expected = rows[range(len(one.tokens) + 1), [*one.tokens, EOS]].sum().item()
+            assert one.log_prob == pytest.approx(expected, abs=1e-4)
 
 
 def rotated(x: Tensor, position: int) -> Tensor:

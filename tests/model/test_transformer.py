@@ -20,7 +20,7 @@ from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
-from tests.model.reference_transformer import MAX_DISTANCE, reference_of
+from tests.model.reference_transformer import reference_of
 
 PAD = 0
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3]]
@@ -49,25 +49,25 @@ def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor
     return ids, torch.arange(longest) < lengths
 
 
-@pytest.fixture
-def short_distances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let relative positions clip distances at 2, as the reference does."""
-    monkeypatch.setattr("nmt.model.positions.MAX_DISTANCE", MAX_DISTANCE)
 
 
 # reference implementation
 
-RELATIVE: dict[str, object] = {"positions": "relative"}
+# shorter than some distances in short sentences
+RELATIVE: dict[str, object] = {"positions": "relative", "max_distance": 2}
 ROTARY: dict[str, object] = {"positions": "rotary", "heads": 2}
 VARIANTS: list[dict[str, object]] = [
     {"norm": norm, "activation": activation}
     for norm, activation in itertools.product(["pre", "post"], ["relu", "gelu", "swiglu"])
 ]
 VARIANTS += [
-    {"positions": positions, "norm": norm, "heads": 2}
-    for positions, norm in itertools.product(["relative", "rotary"], ["pre", "post"])
+    {**positions, "norm": norm, "heads": 2}
+    for positions, norm in itertools.product([RELATIVE, ROTARY], ["pre", "post"])
 ]
 VARIANTS += [
+    {"positions": "learned", "max_positions": 8},
+    {"norm_epsilon": 0.01},
+    {"norm_epsilon": 0.01, "norm": "post", "max_distance": 5, "positions": "relative"},
     {"tied_embeddings": "target"},
     {"tied_embeddings": "none", "heads": 1},
     {"attention_score": "dot"},
@@ -77,7 +77,6 @@ VARIANTS += [
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-@pytest.mark.usefixtures("short_distances")
 def test_outputs_and_gradients_equal_the_reference_transformer(changes: dict[str, object]) -> None:
     tied = changes.get("tied_embeddings", "all") == "all"
     model = build(source_vocabulary=11 if tied else 14, **changes)
@@ -111,7 +110,6 @@ def test_sinusoids_equal_the_formula_of_the_paper(dim: int) -> None:
         assert vectors[place - 1, column] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.usefixtures("short_distances")
 @torch.no_grad()
 @pytest.mark.parametrize("changes", [{}, RELATIVE, ROTARY], ids=str)
 def test_positions_have_no_limit(changes: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

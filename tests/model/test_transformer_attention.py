@@ -6,22 +6,19 @@ import torch
 from nmt.batching.batch import Rows
 from nmt.model.transformer import attention_weights, decode_with_attention
 from tests.builders import tiny_model
-from tests.model.reference_transformer import MAX_DISTANCE, ReferenceTransformer
+from tests.model.reference_transformer import ReferenceTransformer
 
 SOURCE, TARGET = [4, 5, 6, 7, 3], [2, 8, 9]
 VARIANTS = [
     {"norm": "post"},
     {"positions": "rotary"},
-    {"positions": "relative"},
+    {"positions": "relative", "max_distance": 2},
     {"attention_score": "additive"},
 ]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(map(str, variant.values())))
-def test_attention_weights_equal_those_of_the_reference(
-    variant: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nmt.model.positions.MAX_DISTANCE", MAX_DISTANCE)
+def test_attention_weights_equal_those_of_the_reference(variant: dict[str, object]) -> None:
     model = tiny_model(3, vocabulary=12, encoder_layers=2, decoder_layers=2, **variant)
     found = attention_weights(model, torch.tensor(SOURCE), torch.tensor(TARGET))
     weights = {name: value.detach().double() for name, value in model.named_parameters(remove_duplicate=False)}

@@ -113,6 +113,52 @@ def test_impossible_size_names_a_bound_that_works(kind: str, size: int) -> None:
         Tokenizer.train(SENTENCES, TokenizerSettings.model_validate({"vocab_size": beyond, "type": kind}))
 
 
+@pytest.fixture(
+    scope="module",
+    params=[("word", False), ("word", True), ("char", False), ("char", True), ("unigram", True), ("bpe", True)],
+    ids=str,
+)
+def other(request: pytest.FixtureRequest) -> tuple[Tokenizer, TokenizerSettings]:
+    """A tokenizer of words, of characters, or of small letters, written and read again."""
+    kind, lowercase = request.param
+    chosen = TokenizerSettings(vocab_size=340, type=kind, lowercase=lowercase)
+    trained = Tokenizer.train([*SENTENCES, *SYMBOLS], chosen, at_most=True, tags=["back"])
+    return Tokenizer.from_bytes(trained.to_bytes()), chosen
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from([*SYMBOLS, *SENTENCES[:9], "ÉMILE", "xyzzy"])).map(" ".join)))
+@example("İstanbul ẞ")
+@settings(max_examples=100, deadline=None)
+def test_no_type_loses_text(other: tuple[Tokenizer, TokenizerSettings], text: str) -> None:
+    """Words and characters without a piece are spelled in bytes; `lowercase` is that of each character."""
+    tokenizer, chosen = other
+    expected = normalize(text)
+    if chosen.lowercase:
+        expected = normalize("".join(character.lower() for character in expected))
+    ids = tokenizer.encode(text)
+    assert UNK not in ids
+    assert tokenizer.decode(ids) == expected
+    spelled = b"".join(tokenizer.spell_text(text)).decode()
+    assert normalize(spelled) == expected
+    assert tokenizer.has_words_only == (chosen.type == "word")
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_pieces_of_words_are_those_of_at_least_the_given_frequency(lowercase: bool) -> None:
+    text = [*SENTENCES, "rare rare RARE", "once"]
+    counts = Counter(word.lower() if lowercase else word for line in text for word in normalize(line).split())
+    chosen = TokenizerSettings(vocab_size=5000, type="word", min_frequency=3, lowercase=lowercase)
+    pieces = Tokenizer.train(text, chosen).pieces
+    assert sorted(pieces[260:]) == sorted(f"▁{word}" for word, count in counts.items() if count >= 3)
+    assert ("▁rare" in pieces) == lowercase
+
+
+def test_pieces_of_characters_are_single() -> None:
+    tokenizer = Tokenizer.train(SENTENCES, TokenizerSettings(vocab_size=5000, type="char"), at_most=True)
+    assert {len(piece) for piece in tokenizer.pieces[260:]} == {1}
+    assert len(tokenizer.encode("il gatto")) == 1 + len("il gatto")
+
+
 def test_training_without_text_raises() -> None:
     for line in (" \0", "word " * 2000):
         with pytest.raises(DataError, match="every line is empty or longer than 4192 bytes; put one sentence per line"):

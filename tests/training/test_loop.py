@@ -27,6 +27,7 @@ from tests.training.runs import (
     QUIET,
     assert_same_run,
     break_gradients,
+    interrupt_at,
     losses,
     metrics,
     progress,
@@ -97,6 +98,28 @@ def test_training_stops_after_epochs_in_which_each_pair_is_read_once(texts: Path
     assert (content["epoch"], content["group"], content["window"]) == (2, 0, 0)
     prepared = json.loads((texts / "prepared" / "manifest.json").read_text())["train"]
     assert content["target_tokens"] == 2 * (prepared["target"]["tokens"] + prepared["kept"])
+
+
+def test_validations_at_the_ends_of_epochs_are_exact_on_resume(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every checkpoint stays. The update that ends an epoch may begin the next one."""
+    overrides = ("train.validate_every=epoch", "train.keep_best=all", "train.log_every=1", "train.stop.epochs=5")
+    overrides += ("train.stop.steps=null", "train.batch_tokens=512")
+    train_run(texts, tmp_path / "whole", *overrides)
+    records = [(record["type"], record["step"], record["epoch"]) for record in metrics(tmp_path / "whole")]
+    epochs = [(step, int(epoch)) for kind, step, epoch in records if kind == "train"]
+    ends = [step for (_, before), (step, now) in pairwise([(0, 0), *epochs]) if now > before]
+    assert len(ends) == 5
+    assert ends == [step for kind, step, _ in records if kind == "validation"] == saved_steps(tmp_path / "whole")
+    for step in (ends[0], ends[1] + 1):
+        with monkeypatch.context() as patch:
+            interrupt_at(patch, step)
+            train_run(texts, tmp_path / "parts", *overrides)
+    train_run(texts, tmp_path / "parts", *overrides)
+    assert same_tensors(tmp_path / "whole", tmp_path / "parts")
+    assert metrics(tmp_path / "whole") == metrics(tmp_path / "parts")
+    assert saved_steps(tmp_path / "parts") == sorted({*ends, ends[1] + 1})
 
 
 def test_training_stops_after_hours(texts: Path, tmp_path: Path) -> None:

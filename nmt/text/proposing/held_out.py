@@ -21,7 +21,8 @@ LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
 # Pairs of the text that a held-out sentence may be in.
 MOST_PAIRS = 8
 _LONGEST = 1_000  # characters of a sentence that is held out
-_CANDIDATES = 4 * 2 * LARGEST_OF_MILLIONS  # pairs; sentences of a part of them are in others
+_CANDIDATES_A_PAIR = 4  # sentences of a part of them are in others
+_CANDIDATES = _CANDIDATES_A_PAIR * 2 * LARGEST_OF_MILLIONS
 _BREAK = re.compile(r"[\t\r\n]")  # not possible in TSV
 
 
@@ -34,9 +35,12 @@ def held_out_size(pairs: int) -> int:
     return min(pairs // SHARE, LARGEST_OF_MILLIONS if pairs >= 1_000_000 else LARGEST)
 
 
-def candidates(pairs: Iterable[SentencePair], most: int = _CANDIDATES) -> list[SentencePair]:
-    """Return the pairs with the lowest digests, in their order: a random sample. RAM does not grow with the text."""
-    return heapq.nsmallest(most, pairs, key=_digest)
+def candidates(pairs: Iterable[SentencePair], held_out: int = 0) -> list[SentencePair]:
+    """Return the pairs with the lowest digests, in their order: a random sample, from which to choose `held_out` pairs.
+
+    RAM does not grow with the text.
+    """
+    return heapq.nsmallest(max(_CANDIDATES, _CANDIDATES_A_PAIR * held_out), pairs, key=_digest)
 
 
 def _suits(pair: SentencePair) -> bool:
