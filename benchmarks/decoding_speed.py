@@ -34,7 +34,7 @@ import torch
 from nmt.config import RuntimeSettings
 from nmt.decoding.options import SearchOptions
 from nmt.evaluation.metrics import measure
-from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.formats.ctranslate2 import write_ctranslate2
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import set_threads
 from nmt.system.workers import reuse_freed_ram

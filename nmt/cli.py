@@ -61,7 +61,7 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
         run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # which Typer reads
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
         help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(function.__name__, help=help_text, epilog=epilog)(run)
+        app.command(function.__name__.rstrip("_"), help=help_text, epilog=epilog)(run)
 
     return add
 
@@ -211,6 +211,24 @@ def export(
     from nmt.commands import export as module
 
     module.export(model, output, to, quantization, lines, console)
+
+
+@command(epilog="Example: nmt import opus-mt-en-it -o models/opus-en-it")
+def import_(
+    console: "Console",
+    model: Annotated[Path, Argument(metavar="DIR", help="A Marian model: of Hugging Face, of OPUS, or its zip.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="The model directory to write.")],
+    languages: Annotated[
+        str | None, Option(metavar="SOURCE-TARGET", help="As en-it, for a model that does not name them.")
+    ] = None,
+) -> None:
+    """Make a model from a pretrained one, such as those of OPUS-MT, to translate with or to train further.
+
+    It computes what the original does, and nothing in the original is executed.
+    """
+    from nmt.commands import import_model as module
+
+    module.import_model(model, output, languages, console)
 
 
 @command(epilog="Example: nmt report mine/run -o report.html")

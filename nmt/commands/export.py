@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 
 from nmt.errors import ConfigError
-from nmt.export.check import EXACT, LINES, ROUNDED, Comparison, compare
-from nmt.export.ctranslate2 import score_ctranslate2, write_ctranslate2
-from nmt.export.hugging_face import check_tokenizer, score_hugging_face, write_hugging_face
+from nmt.formats.check import EXACT, LINES, ROUNDED, Comparison, compare
+from nmt.formats.ctranslate2 import score_ctranslate2, write_ctranslate2
+from nmt.formats.hugging_face import check_tokenizer, score_hugging_face, write_hugging_face
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory

@@ -33,7 +33,7 @@ class ModelSettings(Section):
     """Normalise before each sublayer (trains easily) or after it (as in the paper)."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1e-2)] = 1e-5
     """Number added to the variance in each layer norm (Ba et al. 2016)."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layers."""
     positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
     """Encoding of the order of tokens: sinusoids or learned vectors added to the embeddings (Vaswani et al. 2017,
@@ -50,6 +50,8 @@ class ModelSettings(Section):
     v · tanh(q + k) (Bahdanau et al. 2015). All but the first are for study: slow, and not for `nmt export`."""
     tied_embeddings: Literal["all", "target", "none"] = "all"
     """Share one matrix among source, target and output; between target and output; or not at all."""
+    output_bias: bool = False
+    """Add a bias to the logits, as Marian does."""
 
     @property
     def longest(self) -> int:
@@ -80,7 +82,8 @@ class ModelSettings(Section):
         source, target = map(self.padded_vocabulary, (source_vocabulary, target_vocabulary))
         rows = {"all": target, "target": source + target, "none": source + 2 * target}[self.tied_embeddings]
         rows += 2 * self.max_positions if self.positions == "learned" else 0
-        return sum(self.layer_weights) + rows * self.dim + (4 * self.dim if self.norm == "pre" else 0)
+        others = (4 * self.dim if self.norm == "pre" else 0) + (target if self.output_bias else 0)
+        return sum(self.layer_weights) + rows * self.dim + others
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:

@@ -204,18 +204,25 @@ class Kernels:
         return make()
 
     def loss(
-        self, hidden: Tensor, matrix: Tensor, labels: Tensor, smoothing: float, vocabulary: int
+        self,
+        hidden: Tensor,
+        matrix: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        vocabulary: int,
+        bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the sums of the smoothed losses (differentiable) and of the negative log-likelihoods, in nats.
 
-        Hidden states are (N, D), the output matrix (V and padding, D), labels (N); rows whose label is padding do not
-        count. The target distribution q gives 1-ε to the label, nothing to padding, and ε/(V-2) to each of the other
-        V-2 tokens (Szegedy et al. 2016, with padding excluded as in implementations of Vaswani et al. 2017). The loss
-        is the cross-entropy -Σ q log p, which is the Kullback-Leibler divergence up to a constant, the entropy of q.
+        Hidden states are (N, D), the output matrix (V and padding, D), its bias (V and padding), labels (N); rows whose
+        label is padding do not count. The target distribution q gives 1-ε to the label, nothing to padding, and
+        ε/(V-2) to each of the other V-2 tokens (Szegedy et al. 2016, with padding excluded as in implementations of
+        Vaswani et al. 2017). The loss is the cross-entropy -Σ q log p, which is the Kullback-Leibler divergence up to a
+        constant, the entropy of q.
         """
         matrix = matrix if torch.is_grad_enabled() else matrix.detach()  # so that no gradient of it is computed
         losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-            hidden, matrix, labels, (smoothing, vocabulary), self
+            hidden, matrix, bias, (labels, smoothing, vocabulary), self
         )
         return losses
 
@@ -331,23 +338,34 @@ class ProjectedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, matrix: Tensor, labels: Tensor, options: tuple[float, int], kernels: Kernels
+        ctx: Any,
+        hidden: Tensor,
+        matrix: Tensor,
+        bias: Tensor | None,
+        options: tuple[Tensor, float, int],
+        kernels: Kernels,
     ) -> tuple[Tensor, Tensor]:
         """Return the sums of losses and likelihoods."""
+        labels, smoothing, vocabulary = options
         loss, nll = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
-        needs_hidden, needs_matrix = ctx.needs_input_grad[:2]  # a frozen matrix needs none
+        needs_hidden, needs_matrix, needs_bias = ctx.needs_input_grad[:3]  # a frozen matrix needs none
+        bias_gradient = torch.zeros_like(bias) if bias is not None and needs_bias else None
         hidden, matrix = kernels.rounded(hidden), kernels.rounded(matrix)
         hidden_gradients, matrix_gradient = [], None
         chunk = kernels.logits_chunk(len(matrix))
         for part, of_part in zip(torch.split(hidden, chunk), torch.split(labels, chunk), strict=True):
-            part_loss, part_nll, gradient = kernels.logits_to_gradient(kernels.product(part, matrix), of_part, *options)
+            logits = kernels.product(part, matrix)
+            logits = logits if bias is None else logits.add_(bias)
+            part_loss, part_nll, gradient = kernels.logits_to_gradient(logits, of_part, smoothing, vocabulary)
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(0, dtype=bias_gradient.dtype)
             loss, nll, gradient = loss + part_loss, nll + part_nll, gradient.to(hidden.dtype)
             if needs_hidden:
                 hidden_gradients.append(kernels.product(gradient, matrix.t()))
             if needs_matrix:
                 outer = kernels.outer_product(gradient, part)
                 matrix_gradient = outer if matrix_gradient is None else matrix_gradient.add_(outer)
-        ctx.save_for_backward(torch.cat(hidden_gradients) if needs_hidden else None, matrix_gradient)
+        ctx.save_for_backward(torch.cat(hidden_gradients) if needs_hidden else None, matrix_gradient, bias_gradient)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -355,7 +373,7 @@ class ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the gradients."""
         scaled = (None if saved is None else saved * gradients[0] for saved in ctx.saved_tensors)
-        return (*scaled, None, None, None)
+        return (*scaled, None, None)
 
 
 def rotary_angles(positions: Tensor, width: int, like: Tensor) -> Tensor:

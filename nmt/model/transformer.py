@@ -51,6 +51,8 @@ class Transformer(nn.Module):
             nn.LayerNorm(settings.dim, settings.norm_epsilon) if settings.norm == "pre" else None for _ in range(2)
         )
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
+        # no part of the linear map: GPUs compute bf16 products with a bias in bf16, but logits in fp32
+        self.output_bias = nn.Parameter(torch.zeros(len(self.output.weight))) if settings.output_bias else None
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
         if initialized:
@@ -114,14 +116,15 @@ class Transformer(nn.Module):
         """
         product = self._screened_output if screened else None
         logits: Tensor = (product or self.output)(hidden)
+        logits = logits if self.output_bias is None else logits + self.output_bias
         if self.output.out_features < logits.size(-1):
             logits[..., self.output.out_features :] = float("-inf")
         return logits
 
     def loss(self, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """Return the sums of the losses (differentiable) and of the negative log-likelihoods, see `Kernels.loss`."""
-        vocabulary = self.output.out_features
-        return self.kernels.loss(self.hidden_states(batch), self.output.weight, batch.labels, smoothing, vocabulary)
+        hidden, output = self.hidden_states(batch), self.output
+        return self.kernels.loss(hidden, output.weight, batch.labels, smoothing, output.out_features, self.output_bias)
 
     @torch.no_grad()
     def for_inference(self, kernels: Kernels, prepared: bool = True) -> "Transformer":
@@ -166,7 +169,7 @@ class Transformer(nn.Module):
     @cached_property
     def _screened_output(self) -> Product | None:
         # made when it is first needed: it takes longer than the other weights, and beam search has no use for it
-        if not isinstance(self.output, PreparedLinear):
+        if not isinstance(self.output, PreparedLinear) or self.output_bias is not None:
             return None
         return self.kernels.screened(self.output.weight, torch.tensor((PAD, UNK, BOS)), self.output.out_features)
 
@@ -278,8 +281,8 @@ class FeedForward(nn.Module):
         if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
             inner = F.silu(gate) * inner
-        elif self.activation == "gelu":
-            inner = F.gelu(inner)
+        elif self.activation != "relu":
+            inner = F.gelu(inner) if self.activation == "gelu" else F.silu(inner)
         if self.training and self.dropout:
             inner = self.kernels.dropout(inner, self.dropout)
         return cast(Tensor, self.outer(inner))

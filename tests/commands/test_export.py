@@ -18,9 +18,9 @@ from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.errors import ConfigError, DataError, ModelError
-from nmt.export import ctranslate2
-from nmt.export.check import EXACT, LINES, ROUNDED, compare
-from nmt.export.hugging_face import check_fits, write_hugging_face
+from nmt.formats import ctranslate2
+from nmt.formats.check import EXACT, LINES, ROUNDED, compare
+from nmt.formats.hugging_face import check_fits, write_hugging_face
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console

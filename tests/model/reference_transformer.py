@@ -77,6 +77,7 @@ class ReferenceTransformer:
     def _set_weights(self, weights: dict[str, Tensor]) -> None:
         """Make the weights of a model of `nmt`, and slices of them, those of the page; gradients reach them."""
         self.model.source_matrix = weights["source_embedding.tokens.weight"]
+        self.model.output_bias = weights.get("output_bias", torch.zeros(1))[: len(weights["output.weight"])]
         self.model.target_matrix = weights["target_embedding.tokens.weight"]
         self.model.source_positions = weights.get("source_embedding.learned.weight")
         self.model.target_positions = weights.get("target_embedding.learned.weight")
@@ -134,7 +135,7 @@ class VariantTransformer(page.Transformer):  # type: ignore[misc]
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Any:
         self.matrix, self.positions = self.target_matrix, self.target_positions
-        return super().decode(target, memory, source_mask)
+        return super().decode(target, memory, source_mask) + self.output_bias
 
     def embed(self, ids: Tensor) -> Tensor:
         x = self.matrix[ids] * math.sqrt(self.settings.dim)
@@ -185,7 +186,7 @@ class VariantAttention(page.MultiHeadAttention):  # type: ignore[misc]
 
 
 class VariantFeedForward(nn.Module):
-    """A feed-forward network with GELU or SwiGLU."""
+    """A feed-forward network with GELU, Swish or SwiGLU."""
 
     def __init__(self, activation: str) -> None:
         super().__init__()
@@ -196,6 +197,8 @@ class VariantFeedForward(nn.Module):
         inner = self.W_1(x)
         if self.activation == "gelu":
             inner = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        elif self.activation == "swish":
+            inner = inner / (1 + torch.exp(-inner))
         else:  # SwiGLU (Shazeer 2020): Swish(x W) * (x V)
             gate, linear = inner.chunk(2, dim=-1)
             inner = gate / (1 + torch.exp(-gate)) * linear

@@ -49,8 +49,6 @@ def padded(sentences: list[list[int]], longest: int = 0) -> tuple[Tensor, Tensor
     return ids, torch.arange(longest) < lengths
 
 
-
-
 # reference implementation
 
 # shorter than some distances in short sentences
@@ -58,7 +56,7 @@ RELATIVE: dict[str, object] = {"positions": "relative", "max_distance": 2}
 ROTARY: dict[str, object] = {"positions": "rotary", "heads": 2}
 VARIANTS: list[dict[str, object]] = [
     {"norm": norm, "activation": activation}
-    for norm, activation in itertools.product(["pre", "post"], ["relu", "gelu", "swiglu"])
+    for norm, activation in itertools.product(["pre", "post"], ["relu", "gelu", "swish", "swiglu"])
 ]
 VARIANTS += [
     {**positions, "norm": norm, "heads": 2}
@@ -70,6 +68,7 @@ VARIANTS += [
     {"norm_epsilon": 0.01, "norm": "post", "max_distance": 5, "positions": "relative"},
     {"tied_embeddings": "target"},
     {"tied_embeddings": "none", "heads": 1},
+    {"output_bias": True},
     {"attention_score": "dot"},
     {"attention_score": "bilinear", "norm": "post"},
     {"attention_score": "additive"},

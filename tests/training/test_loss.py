@@ -54,6 +54,15 @@ def test_loss_equals_its_definition(
     assert not gradients[0][targets == PAD].any()
     assert not gradients[1][V:].any()
 
+    bias = torch.randn(len(weight), dtype=hidden.dtype, requires_grad=True)
+    with_ones = torch.cat([hidden, torch.ones(len(hidden), 1)], dim=1), torch.cat([weight, bias.unsqueeze(1)], dim=1)
+    expected = reference_loss(*with_ones, targets, epsilon)  # a bias is a column of the matrix
+    loss, _ = kind(CPU).loss(hidden, weight, targets, epsilon, V, bias)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    inputs = hidden, weight, bias
+    for found, exact in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
+        torch.testing.assert_close(found.double(), exact.double(), rtol=1e-4, atol=1e-5)
+
 
 @pytest.mark.parametrize("scale", [100.0, 1e4])
 def test_loss_of_huge_logits_is_finite(scale: float) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError
-from nmt.export import library
+from nmt.formats import library
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.positions import Relative, sinusoids
@@ -39,10 +39,10 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
             "translate with the model itself"
         )
     activations = specs.common_spec.Activation
-    activation_of = {"relu": activations.RELU, "gelu": activations.GELU, "swiglu": activations.SWISH}
+    activation_of = {"relu": activations.RELU, "gelu": activations.GELU}
     shape = {
         "pre_norm": settings.norm == "pre",
-        "activation": activation_of[settings.activation],
+        "activation": activation_of.get(settings.activation, activations.SWISH),
         "ffn_glu": settings.activation == "swiglu",
         "relative_position": settings.positions == "relative",
     }
@@ -76,6 +76,8 @@ def _copy_weights(spec: Any, model: Transformer) -> None:
     _embed(spec.encoder, spec.encoder.embeddings[0], model.source_embedding)
     _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
     spec.decoder.projection.weight = _array(model.output.weight[: model.output.out_features])
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _array(model.output_bias[: model.output.out_features])
     for side, norm in ((spec.encoder, model.encoder_norm), (spec.decoder, model.decoder_norm)):
         if norm is not None:
             _norm(side.layer_norm, norm)

@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from nmt.config import Languages, ModelSettings
 from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError, ModelError
-from nmt.export import library
+from nmt.formats import library
 from nmt.model.checkpoint import WEIGHTS_FILE, LoadedModel, write_tensors
+from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -72,9 +73,10 @@ def check_fits(settings: ModelSettings) -> None:
     """Raise ConfigError if the model is neither a Pegasus nor a Marian model."""
     expected = {
         "positions": ("sinusoidal",),
-        "activation": ("relu", "gelu"),
+        "activation": ("relu", "gelu", "swish"),
         "attention_score": ("scaled_dot",),
         "norm_epsilon": (1e-5,),
+        "output_bias": (False, True) if settings.norm == "post" else (False,),
         "tied_embeddings": ("all", "target", "none") if settings.norm == "post" else ("all",),
     }
     for key, values in expected.items():
@@ -85,35 +87,52 @@ def check_fits(settings: ModelSettings) -> None:
             )
 
 
-def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights with their names in transformers, a tied matrix once."""
-    model, tied = loaded.model, loaded.model.settings.tied_embeddings
-    order = torch.cat([torch.arange(0, model.settings.dim, 2), torch.arange(1, model.settings.dim, 2)])  # (D)
-    source, target = (len(side) for side in (loaded.tokenizers.source, loaded.tokenizers.target))  # without padding
-    of_target = model.target_embedding.tokens.weight[:target, order]
-    if tied == "all":
-        yield "model.shared.weight", of_target
-    else:
-        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight[:source, order]
-        yield "model.decoder.embed_tokens.weight", of_target
-    if tied == "none":
-        yield "lm_head.weight", model.output.weight[:target, order]
-    yield "final_logits_bias", torch.zeros(1, target)
+def layer_tensors(model: Transformer) -> Iterator[tuple[str, Tensor, int | None]]:
+    """Yield the weights of all layers: their names in transformers, views of ours, the axis of the hidden state."""
     for ours, module in model.named_modules():
         name = ours
         for pattern, theirs in _NAMES:
             name = re.sub(pattern, theirs, name)
         parent, _, kind = name.rpartition(".")
         if isinstance(module, nn.LayerNorm):
-            yield f"model.{name}.weight", module.weight[order]
-            yield f"model.{name}.bias", module.bias[order]
+            yield f"model.{name}.weight", module.weight, 0
+            yield f"model.{name}.bias", module.bias, 0
         elif isinstance(module, nn.Linear) and parent:
             parts = _PROJECTIONS[kind].split()
             weights, biases = module.weight.chunk(len(parts)), module.bias.chunk(len(parts))
             for part, weight, bias in zip(parts, weights, biases, strict=True):
                 writes_hidden = part in ("out_proj", "fc2")
-                yield f"model.{parent}.{part}.weight", weight[order] if writes_hidden else weight[:, order]
-                yield f"model.{parent}.{part}.bias", bias[order] if writes_hidden else bias
+                yield f"model.{parent}.{part}.weight", weight, 0 if writes_hidden else 1
+                yield f"model.{parent}.{part}.bias", bias, 0 if writes_hidden else None
+
+
+def embedding_tensors(model: Transformer) -> Iterator[tuple[str, Tensor, Literal["source", "target"]]]:
+    """Yield the matrices of the vocabularies, a tied one once: names in transformers, our weights, side."""
+    tied = model.settings.tied_embeddings
+    if tied == "all":
+        yield "model.shared.weight", model.target_embedding.tokens.weight, "target"
+    else:
+        yield "model.encoder.embed_tokens.weight", model.source_embedding.tokens.weight, "source"
+        yield "model.decoder.embed_tokens.weight", model.target_embedding.tokens.weight, "target"
+    if tied == "none":
+        yield "lm_head.weight", model.output.weight, "target"
+
+
+def sines_first(dim: int) -> Tensor:
+    """Return the order (D) of our hidden dimensions in transformers."""
+    return torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)])
+
+
+def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights with their names in transformers, a tied matrix once."""
+    model, order = loaded.model, sines_first(loaded.model.settings.dim)
+    sizes = {"source": len(loaded.tokenizers.source), "target": len(loaded.tokenizers.target)}  # without padding
+    for name, matrix, side in embedding_tensors(model):
+        yield name, matrix[: sizes[side], order]
+    bias = torch.zeros(sizes["target"]) if model.output_bias is None else model.output_bias[: sizes["target"]]
+    yield "final_logits_bias", bias.unsqueeze(0)
+    for name, tensor, axis in layer_tensors(model):
+        yield name, tensor if axis is None else tensor.index_select(axis, order)
 
 
 def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:

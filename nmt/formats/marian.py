@@ -1,0 +1,355 @@
+"""Import of Marian models (Junczys-Dowmunt et al. 2018), such as all of OPUS-MT (Tiedemann & Thottingal 2020).
+
+Read are a directory of Hugging Face (config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm,
+target.spm), also one that `nmt export --to hf` wrote, and a directory or a zip of Marian and OPUS (*.npz, decoder.yml,
+vocabularies as YAML or SentencePiece). Nothing in them is executed.
+
+Their models are ours with other settings. What differs is only the order of things:
+
+    hidden dimensions   all sines stand before all cosines; the width of all weights is permuted
+    vocabulary          `</s>` and `<unk>` come first; here <pad>, <unk>, <s>, </s>
+    `<s>`               the decoder starts with padding, or in Marian with a vector of zeros: the row of `<s>`
+    tokenizers          two SentencePiece models and one vocabulary: here both have all of its pieces, of which those
+                        that are not their own are unused, so that ids are the same on both sides
+
+S source length, D width, V vocabulary.
+"""
+
+import math
+import os
+import pickle
+import re
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings
+from nmt.config.section import SettingError
+from nmt.errors import ConfigError, ModelError
+from nmt.formats.hugging_face import embedding_tensors, layer_tensors, sines_first
+from nmt.formats.sentencepiece_file import SPECIAL, pieces_of, tokenizer_of
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.transformer import Transformer
+from nmt.system.files import parse_json
+from nmt.text.languages import is_language, primary_code
+from nmt.text.tokenizer import Tokenizers
+
+_ABSENT = -100.0  # the bias of a symbol that their output does not have: its probability is 0 in fp32
+_LONGEST_SOURCE = 512  # tokens; longer sentences are split
+_POSITIONS = 1024  # of a model whose sinusoids are not ours
+_LARGEST = 2**33  # bytes of a file
+_TAG = re.compile(r">>([A-Za-z][\w-]+)<<")
+
+
+@dataclass
+class Foreign:
+    """A model of another program: its settings by Hugging Face's keys, its weights by their names there."""
+
+    settings: dict[str, Any]
+    weights: dict[str, Tensor]
+    ids: tuple[dict[str, int], dict[str, int]]  # of the pieces of source and target; the same object if shared
+    pieces: tuple[bytes, bytes]  # SentencePiece models of source and target
+    norm_epsilon: float = 1e-5
+    positions: Tensor | None = None  # (positions, D), where they are not our sinusoids
+    languages: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def rows(self) -> tuple[list[int], list[int]]:
+        """The row of their matrices of source and target for each of our ids."""
+        source, target = self.ids
+        start = self.settings["decoder_start_token_id"]
+        return _rows(source, start if source is target else None), _rows(target, start)
+
+
+def import_model(path: Path, languages: str | None) -> LoadedModel:
+    """Return one of our models that computes what a Marian model does.
+
+    `languages` is SOURCE-TARGET, for a model that does not name them. Raises ModelError for one that is damaged or of
+    another kind, ConfigError if the languages are missing.
+    """
+    with _opened(path) as directory:
+        is_hugging_face = (directory / "vocab.json").exists()
+        with _explained(path):
+            foreign = _hugging_face(directory) if is_hugging_face else _native(directory)
+            settings = _settings(foreign)
+            rows = foreign.rows
+            tags = _tags(foreign.ids[0])
+            sides = [_symbols(ids, side_rows) for ids, side_rows in zip(foreign.ids, rows, strict=True)]
+            source = tokenizer_of(foreign.pieces[0], [f"<2{tags[s]}>" if s in tags else s for s in sides[0]], tags)
+            is_shared = foreign.pieces[0] == foreign.pieces[1] and foreign.ids[0] is foreign.ids[1] and not tags
+            target = source if is_shared else tokenizer_of(foreign.pieces[1], sides[1])
+            model = Transformer(settings, len(rows[0]), len(rows[1]), initialized=False)
+            _fill(model, foreign, rows)
+    decode = DecodeSettings(beam=max(1, int(foreign.settings.get("num_beams") or 4)), max_length=MaxLength(extra=50))
+    chosen = _languages(foreign, [*tags.values()], languages, path)
+    return LoadedModel(model.eval(), Tokenizers(source, target), chosen, decode, _LONGEST_SOURCE)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Path]:
+    """Yield the directory, or a temporary one with the files of a zip, without their folders."""
+    if path.is_dir():
+        yield path
+        return
+    if not zipfile.is_zipfile(path):
+        raise ModelError(f"{path}: expected a directory or a zip with a Marian model")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            name = Path(member.filename).name
+            if name.endswith((".npz", ".yml", ".spm", ".json", ".safetensors", ".bin")) and member.file_size < _LARGEST:
+                (Path(folder) / name).write_bytes(archive.read(member))
+        yield Path(folder)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Raise ModelError for content that is not what a Marian model has."""
+    try:
+        yield
+    except (KeyError, IndexError) as error:
+        raise ModelError(f"{path}: damaged, or not a Marian model: it has no {error}") from None
+    except (OSError, ValueError, TypeError, AttributeError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
+        raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
+    except (SafetensorError, yaml.YAMLError, zipfile.BadZipFile, RecursionError, OverflowError) as error:
+        raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
+
+
+def _read(file: Path) -> bytes:
+    """Return the content of a file. Links are followed, as Hugging Face's cache has them, but to regular files only."""
+    status = os.stat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+        raise ValueError(f"{file.name} is not a regular file of at most {_LARGEST >> 30} GiB")
+    return file.read_bytes()
+
+
+def _hugging_face(directory: Path) -> Foreign:
+    """Read the files of Hugging Face."""
+    settings: dict[str, Any] = {}
+    for name in ("tokenizer_config.json", "generation_config.json", "config.json"):
+        if (directory / name).exists():
+            settings |= parse_json(_read(directory / name))
+    if (directory / "model.safetensors").exists():
+        _read(directory / "model.safetensors")
+        weights = load_file(directory / "model.safetensors")
+    else:
+        _read(directory / "pytorch_model.bin")
+        weights = torch.load(directory / "pytorch_model.bin", map_location="cpu", weights_only=True)
+    ids = _checked_ids(parse_json(_read(directory / "vocab.json")), "vocab.json")
+    has_two = (directory / "target_vocab.json").exists() and bool(settings.get("separate_vocabs"))
+    target = _checked_ids(parse_json(_read(directory / "target_vocab.json")), "target_vocab.json") if has_two else ids
+    pieces = _read(directory / "source.spm"), _read(directory / "target.spm")
+    return Foreign(
+        settings, weights, (ids, target), pieces, languages=(settings.get("source_lang"), settings.get("target_lang"))
+    )
+
+
+def _checked_ids(content: object, name: str) -> dict[str, int]:
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"{name}: expected pieces and their ids")
+    if sorted(map(int, content.values())) != [*range(len(content))]:
+        raise ValueError(f"{name}: expected the ids from 0 to {len(content) - 1}, each once")
+    return {str(piece): int(number) for piece, number in content.items()}
+
+
+# Marian's names of the weights of a layer, and what Hugging Face has instead.
+_NATIVE = {
+    "self_W{}": "self_attn.{}_proj.weight", "self_b{}": "self_attn.{}_proj.bias",
+    "context_W{}": "encoder_attn.{}_proj.weight", "context_b{}": "encoder_attn.{}_proj.bias",
+    "self_Wo_ln_scale": "self_attn_layer_norm.weight", "self_Wo_ln_bias": "self_attn_layer_norm.bias",
+    "context_Wo_ln_scale": "encoder_attn_layer_norm.weight", "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
+    "ffn_W1": "fc1.weight", "ffn_b1": "fc1.bias", "ffn_W2": "fc2.weight", "ffn_b2": "fc2.bias",
+    "ffn_ffn_ln_scale": "final_layer_norm.weight", "ffn_ffn_ln_bias": "final_layer_norm.bias",
+}  # fmt: skip
+_LAYER = re.compile(r"(encoder|decoder)_l(\d+)_(.+)")
+_WHOLE = {
+    "Wemb": "model.shared.weight", "encoder_Wemb": "model.encoder.embed_tokens.weight",
+    "decoder_Wemb": "model.decoder.embed_tokens.weight", "decoder_ff_logit_out_b": "final_logits_bias",
+    "decoder_ff_logit_out_W": "lm_head.weight",
+}  # fmt: skip
+
+
+def _native(directory: Path) -> Foreign:
+    """Read the files of Marian: the weights and the options of the training in one npz, and two vocabularies."""
+    decoder = yaml.safe_load(_read(directory / "decoder.yml")) if (directory / "decoder.yml").exists() else {}
+    models = decoder.get("models") or sorted(str(file) for file in directory.glob("*.npz"))
+    vocabularies = decoder.get("vocabs") or sorted(str(file) for file in directory.glob("*vocab*"))
+    if len(models) != 1 or not vocabularies:
+        raise ValueError(f"expected one .npz and its vocabularies, found {len(models)} and {len(vocabularies)}")
+    file = directory / Path(models[0]).name
+    _read(file)
+    arrays = dict(np.load(file, allow_pickle=False))
+    options = yaml.safe_load(bytes(arrays.pop("special:model.yml")).rstrip(b"\0"))
+    paths = [directory / Path(name).name for name in (vocabularies * 2)[:2]]
+    is_yaml = paths[0].suffix != ".spm"
+    ids = [_yaml_ids(path) if is_yaml else _spm_ids(path) for path in dict.fromkeys(paths)]
+    spm = [directory / f"{side}.spm" for side in ("source", "target")] if is_yaml else paths
+    layers, activation = (
+        {"enc": options["enc-depth"], "dec": options["dec-depth"]},
+        options["transformer-ffn-activation"],
+    )
+    settings = {
+        "model_type": "marian", "d_model": options["dim-emb"], "activation_function": activation,
+        "encoder_layers": layers["enc"], "decoder_layers": layers["dec"],
+        "decoder_start_token_id": None,
+        "tie_word_embeddings": options["tied-embeddings-all"] or options["tied-embeddings"],
+        "share_encoder_decoder_embeddings": options["tied-embeddings-all"] or options["tied-embeddings-src"],
+        "normalize_before": options["transformer-preprocess"] != "" or options["transformer-postprocess"] != "dan",
+    }  # fmt: skip
+    for side in ("encoder", "decoder"):
+        settings |= {f"{side}_attention_heads": options["transformer-heads"]}
+        settings |= {f"{side}_ffn_dim": options["transformer-dim-ffn"]}
+    weights = {name: tensor for array, value in arrays.items() for name, tensor in _native_weight(array, value)}
+    pieces = _read(spm[0]), _read(spm[1])
+    return Foreign(
+        settings, weights, (ids[0], ids[-1]), pieces, norm_epsilon=1e-6, positions=_native_positions(options["dim-emb"])
+    )
+
+
+def _native_positions(dim: int) -> Tensor:
+    """Return the vectors that Marian adds at each position, (positions, D).
+
+    Its wavelengths end at 20,000π, as those of tensor2tensor, and ours, as those of the paper, one step before.
+    """
+    rates = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / (dim // 2 - 1)))
+    angles = torch.outer(torch.arange(_POSITIONS), rates)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield a weight under Hugging Face's name; Marian's matrices are (I, O), its vectors (1, O)."""
+    if name in _WHOLE:
+        yield _WHOLE[name], torch.from_numpy(array.T.copy() if name == "decoder_ff_logit_out_W" else array)
+    elif match := _LAYER.fullmatch(name):
+        side, layer, rest = match.groups()
+        kind = re.fullmatch(r"((?:self|context)_[Wb])([qkvo])", rest)
+        theirs = _NATIVE[f"{kind[1]}{{}}"].format("out" if kind[2] == "o" else kind[2]) if kind else _NATIVE[rest]
+        tensor = torch.from_numpy(array)
+        tensor = tensor.flatten() if tensor.size(0) == 1 else tensor.t()
+        yield f"model.{side}.layers.{int(layer) - 1}.{theirs}", tensor
+
+
+def _yaml_ids(file: Path) -> dict[str, int]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return _checked_ids(yaml.load(_read(file), Loader=loader), file.name)
+
+
+def _spm_ids(file: Path) -> dict[str, int]:
+    return {piece: number for number, (piece, _, _) in enumerate(pieces_of(_read(file)))}
+
+
+def _settings(foreign: Foreign) -> ModelSettings:
+    """Return the settings of the model. Raises ValueError for what we do not have."""
+    theirs = foreign.settings
+    if theirs["model_type"] not in ("marian", "pegasus"):
+        raise ValueError(f"config.json: model_type: found {theirs['model_type']}, expected marian")
+    expected = {"scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False}
+    for key, value in {**expected, "normalize_before": False}.items():
+        if theirs.get(key, value) != value:
+            raise ValueError(f"{key}: found {theirs[key]}, expected {value}")
+    activations = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+    for key in ("attention_heads", "ffn_dim"):
+        if theirs[f"encoder_{key}"] != theirs[f"decoder_{key}"]:
+            raise ValueError(f"encoder_{key} and decoder_{key} differ")
+    is_tied = theirs.get("tie_word_embeddings", True)
+    bias = foreign.weights.get("final_logits_bias")
+    is_shared = theirs.get("share_encoder_decoder_embeddings", True)
+    settings = {
+        "encoder_layers": theirs["encoder_layers"],
+        "decoder_layers": theirs["decoder_layers"],
+        "dim": theirs["d_model"],
+        "feed_forward": theirs["encoder_ffn_dim"],
+        "heads": theirs["encoder_attention_heads"],
+        "activation": activations[theirs["activation_function"]],
+        "norm": "post" if theirs["model_type"] == "marian" else "pre",
+        "norm_epsilon": foreign.norm_epsilon,
+        "tied_embeddings": "all" if is_tied and is_shared else "target" if is_tied else "none",
+        "positions": "sinusoidal" if foreign.positions is None else "learned",
+        "max_positions": _POSITIONS,
+        "output_bias": bool(bias is not None and bias.any()) or bool(_surplus(foreign.rows[1])),
+    }
+    return ModelSettings.model_validate(settings)
+
+
+def _rows(ids: Mapping[str, int], start: int | None) -> list[int]:
+    """Return the row of their matrices for each of our ids; -1 for padding and `<s>` where they have none."""
+    first = [ids.get("<pad>", -1), ids["<unk>"], -1 if start is None else start, ids["</s>"]]
+    return [*first, *(row for row in range(len(ids)) if row not in first)]
+
+
+def _symbols(ids: Mapping[str, int], rows: list[int]) -> list[str]:
+    """Return the piece of each of our ids."""
+    of_row = {row: piece for piece, row in ids.items()}
+    symbols = [*SPECIAL.values()]
+    for row in rows[len(SPECIAL) :]:
+        piece = of_row[row]
+        symbols.append(f"{piece}_" if piece in SPECIAL.values() else piece)
+    return symbols
+
+
+def _tags(ids: Mapping[str, int]) -> dict[str, str]:
+    """Return the language of each tag `>>ita<<` of a source text, where we know it; Simplified Chinese is `zh`."""
+    found = {piece: match[1] for piece in ids if (match := _TAG.fullmatch(piece)) and is_language(match[1])}
+    tags: dict[str, str] = {}
+    for piece, code in sorted(found.items(), key=lambda item: ("Hans" not in item[1], len(item[1]), item[1])):
+        primary = {"cmn": "zh"}.get(primary_code(code), primary_code(code))
+        names = (primary, f"{primary}-{re.split('[-_]', code)[-1]}", code.replace("_", "-"))
+        name = next((name for name in names if name not in tags.values()), None)
+        if name is not None:
+            tags[piece] = name
+    return tags
+
+
+def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path) -> Languages:
+    source, _, target = (given or "").partition("-")
+    own = [code if code and is_language(code) else None for code in foreign.languages]
+    source = source or (primary_code(own[0]) if own[0] else "")
+    targets = [target] if target else tags or ([primary_code(own[1])] if own[1] else [])
+    if not source or not targets:
+        raise ConfigError(f"{path}: the model does not name its languages; give --languages, as in --languages en-it")
+    try:
+        return Languages.model_validate({"source": source, "target": targets if len(targets) > 1 else targets[0]})
+    except (SettingError, ValueError) as error:
+        raise ConfigError(f"--languages: {error}") from None
+
+
+@torch.no_grad()
+def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
+    """Copy all weights into a model; rows that they do not have are 0."""
+    theirs, back = foreign.weights, torch.argsort(sines_first(model.settings.dim))
+    for name, ours, axis in layer_tensors(model):
+        value = theirs[name].float()
+        if value.shape != ours.shape:
+            raise ValueError(f"{name}: found the shape {tuple(value.shape)}, expected {tuple(ours.shape)}")
+        ours.copy_(value if axis is None else value.index_select(axis, back))
+    shared = theirs.get("model.shared.weight")
+    for name, ours, side in embedding_tensors(model):
+        matrix, order = theirs.get(name, shared), torch.tensor(rows[side == "target"])
+        if matrix is None:
+            raise KeyError(name)
+        ours.zero_()
+        ours[: len(order)] = matrix[order.clamp(0)].float()[:, back] * (order >= 0).unsqueeze(1)
+    for embedding in (model.source_embedding, model.target_embedding):
+        if embedding.learned is not None and foreign.positions is not None:
+            embedding.learned.weight.copy_(foreign.positions[:, back])
+    if model.output_bias is not None:
+        bias = theirs.get("final_logits_bias", torch.zeros(len(rows[1]))).flatten().float()
+        model.output_bias.zero_()
+        model.output_bias[: len(rows[1])] = bias[torch.tensor(rows[1]).clamp(0)]
+        model.output_bias[_surplus(rows[1])] = _ABSENT
+
+
+def _surplus(rows: list[int]) -> list[int]:
+    """Return the special symbols whose rows they do not have, or have once for two symbols."""
+    return [number for number in range(len(SPECIAL)) if rows[number] < 0 or rows[number] in rows[:number]]

@@ -1,0 +1,100 @@
+"""SentencePiece's files, read and written as they are: messages of Protocol Buffers (sentencepiece_model.proto).
+
+SentencePiece itself cannot change the pieces of a model, and the package with its messages needs protobuf.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
+
+# Numbers of fields, and kinds of pieces.
+_PIECE, _TRAINER = 1, 2
+_NORMAL, _UNKNOWN, _CONTROL, _UNUSED, _BYTE = 1, 2, 3, 5, 6
+_BYTE_FALLBACK, _IDS, _NAMES = 35, 40, 45  # _IDS and _NAMES: of unk, bos, eos, pad, in this order
+
+
+def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None = None) -> Tokenizer:
+    """Return a tokenizer that splits text as a SentencePiece model does, with ids that are places in `symbols`.
+
+    Symbols that the model does not have are unused, but they are decoded; characters are used where it has none.
+    """
+    known = {piece: (score, kind) for piece, score, kind in pieces_of(spm)}
+    rarest = (
+        min((score for score, kind in known.values() if kind == _NORMAL), default=0.0) - 10
+    )  # as unknown characters
+    has_bytes = all(f"<0x{byte:02X}>" in symbols for byte in range(256))
+    controls = {f"<2{code}>" for code in (tags or {}).values()}
+    message = bytearray()
+    for place, symbol in enumerate(symbols):
+        score, kind = known.get(symbol, (rarest, _NORMAL if len(symbol) == 1 else _UNUSED))
+        if place < len(SPECIAL) or symbol in controls:
+            score, kind = 0.0, _UNKNOWN if place == UNK else _CONTROL
+        elif kind in (_UNKNOWN, _CONTROL) or (kind == _BYTE and not has_bytes):
+            kind = _UNUSED
+        name = symbol.encode()
+        piece = _field(1, name) + struct.pack("<Bf", 2 << 3 | 5, score) + _number(3, kind)
+        message += _field(_PIECE, piece)
+    for number, value in _fields(spm):
+        if number == _TRAINER:
+            order = (UNK, BOS, EOS, PAD)
+            value += b"".join(_number(_IDS + at, special) for at, special in enumerate(order))
+            value += b"".join(_field(_NAMES + at, SPECIAL[special].encode()) for at, special in enumerate(order))
+            value += b"" if has_bytes else _number(_BYTE_FALLBACK, 0)
+        if number != _PIECE:
+            message += _field(number, value)
+    return Tokenizer.from_bytes(bytes(message))
+
+
+def pieces_of(spm: bytes) -> Iterator[tuple[str, float, int]]:
+    """Yield the pieces of a SentencePiece model: text, score, kind."""
+    for number, value in _fields(spm):
+        if number == _PIECE:
+            found = dict(_fields(value))
+            score = struct.unpack("<f", found[2])[0] if 2 in found else 0.0
+            yield found[1].decode(), score, found[3][0] if 3 in found else _NORMAL
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers and contents of the fields of a message; a number is its encoding."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        start, kind = at, key & 7
+        if kind == 0:
+            _, at = _varint(message, at)
+        elif kind == 2:
+            length, start = _varint(message, at)
+            at = start + length
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise ValueError("not a SentencePiece model")
+        if at > len(message):
+            raise ValueError("a truncated SentencePiece model")
+        yield key >> 3, message[start:at]
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(message):
+            raise ValueError("a truncated SentencePiece model")
+        byte = message[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128 or shift > 63:
+            return value, at
+
+
+def _encoded(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _encoded(value >> 7)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _encoded(field << 3) + _encoded(value)
+
+
+def _field(field: int, content: bytes) -> bytes:
+    return _encoded(field << 3 | 2) + _encoded(len(content)) + content
