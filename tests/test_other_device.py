@@ -38,7 +38,7 @@ CPU = torch.device("cpu")
 WORDS = ["a dog", "the black cat sleeps", "two dogs and a cat", "see {0} at https://a.org", "no"]
 VARIANTS: list[dict[str, Any]] = [
     {},
-    {"norm": "post", "tied_embeddings": "none"},
+    {"norm": "post", "tied_embeddings": "none", "positions": "learned"},
     {"positions": "relative"},
     {"positions": "rotary", "activation": "swiglu"},
 ]

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from typer.main import get_command
 
+from nmt.cli import app
 from nmt.config import load_recipe
 from nmt.report.concept_figures import formula_drawings
 from tests.model.reference_transformer import page as transformer_page
@@ -39,6 +41,7 @@ PAGES = {
                 "export",
                 "python",
                 "security",
+                "wmt-en-zh",
             )
         ),
     )
@@ -187,6 +190,21 @@ def test_reference_translates_with_a_model_of_the_checkout(checkout: Path) -> No
     (program,) = blocks("docs/transformer.md", "python")
     expected = run("nmt translate --model runs/demo-en-it --beam 1 <<< 'Marco has an umbrella.'", checkout)
     assert run(f"PYTHONPATH={shlex.quote(str(REPOSITORY))} python -c {shlex.quote(program)}", checkout) == expected
+
+
+def test_commands_for_text_that_is_not_here_are_valid() -> None:
+    """They are parsed: those of one page, and those in the comments of the recipes."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    shown = re.findall(r"^nmt (.+)$", PAGES["docs/wmt-en-zh.md"], flags=re.MULTILINE)
+    assert len(shown) == 5
+    for recipe in (REPOSITORY / "recipes").glob("*.yaml"):
+        own = re.findall(r"^#   nmt (.+)$", recipe.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert any(f"recipes/{recipe.name}" in line for line in own), recipe
+        shown += own
+    for name, *arguments in map(shlex.split, shown):
+        parsed = commands[name].make_context(name, arguments).params
+        for file in filter(None, [parsed.get("config")]):
+            load_recipe(REPOSITORY / file, parsed.get("overrides") or ())
 
 
 def test_recipe_in_the_documentation_is_the_shipped_recipe(tmp_path: Path) -> None:

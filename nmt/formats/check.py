@@ -53,7 +53,8 @@ def compare(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed:
     numbers = [number for number, line in enumerate(lines, start=1) if normalize(line)]
     if not numbers:
         raise DataError("--lines: every line is empty; expected sentences to compare log-probabilities of")
-    sources = [[*tags[number % len(tags)], *source.encode(lines[number - 1])][:_LONGEST] for number in numbers]
+    most = min(_LONGEST, loaded.model.settings.longest - 1)
+    sources = [[*tags[number % len(tags)], *source.encode(lines[number - 1])][:most] for number in numbers]
     options = SearchOptions(beam=1)
     found = search_all(runner, sources, options)
     pairs = [(ids, best.tokens) for ids, (best,) in zip(sources, found, strict=True)]

@@ -127,7 +127,7 @@ def script_of(code: str) -> str | None:
 
 def has_spaces(code: str) -> bool:
     """Whether a language is written with spaces between words."""
-    return script_of(code) not in ("Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai")
+    return script_of(code) not in ("Han", "Japanese", "Khmer", "Lao", "Myanmar", "Thai", "Tibetan")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,10 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 90
 VARIANTS: list[dict[str, object]] = [
     {},
-    {"positions": "rotary", "activation": "swiglu"},
+    {"positions": "rotary", "activation": "swiglu", "norm_epsilon": 1e-2},
     {"norm": "post", "activation": "gelu", "tied_embeddings": "none"},
     {"positions": "relative", "norm": "post"},
+    {"positions": "learned"},
 ]
 
 
@@ -126,8 +127,9 @@ def test_the_last_searches_are_kept_unless_memory_is_short() -> None:
         CudaKernels(DEVICE).kept(8, make(8, problems=1))
 
 
-def test_dropout_is_a_function_of_the_seed() -> None:
-    model, groups = model_with(CudaKernels(DEVICE), dropout=0.3), [(sentences(3, 9), sentences(5, 7))]
+@pytest.mark.parametrize("key", ["dropout", "attention_dropout", "activation_dropout"])
+def test_dropout_is_a_function_of_the_seed(key: str) -> None:
+    model, groups = model_with(CudaKernels(DEVICE), **{key: 0.3}), [(sentences(3, 9), sentences(5, 7))]
     losses = []
     for seed in (1, 1, 2):
         model.kernels.seed(seed)

@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import sys
-from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,58 +235,33 @@ def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
     assert curve == [(1, 0.3333), (2, 0.6667), (3, 1.5), (4, 2.0)]
 
 
-class RecordingWriter:
-    """A writer of TensorBoard that keeps what it is given, by kind and name."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.written: dict[tuple[str, str], list[tuple[int, Any]]] = defaultdict(list)
-        WRITERS.append(self)
+class RecordingWriter(dict[tuple[str, str], dict[int, Any]]):
+    """A writer of TensorBoard that keeps what it is given, by kind and name, then by step."""
 
     def __getattr__(self, kind: str) -> Any:
-        def record(name: str = "", value: object = None, step: int = 0) -> None:
-            self.written[kind.removeprefix("add_"), name].append((step, copy.deepcopy(value)))
-
-        return record
+        return lambda name="", value=None, step=0: self.setdefault((kind, name), {}).update({step: copy.copy(value)})
 
 
-WRITERS: list[RecordingWriter] = []
-
-
-@pytest.mark.parametrize("value", ["true", "all"])
-def test_tensorboard_has_samples_and_if_asked_for_tensors_and_attention(
-    value: str, uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_tensorboard_has_samples_tensors_and_attention(
+    uninterrupted: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The training stays as it is."""
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=RecordingWriter))
+    written = RecordingWriter()
+    writers = SimpleNamespace(SummaryWriter=lambda *_, **__: written)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writers)
     monkeypatch.setattr("nmt.commands.train.find_spec", lambda name: name)
-    train_run(texts, tmp_path / "run", f"train.tensorboard={value}")
+    train_run(texts, tmp_path / "run", "train.tensorboard=all")
     assert same_tensors(uninterrupted, tmp_path / "run")
-    written = WRITERS.pop().written
-    samples = written["text", "validation/samples"]
-    assert [step for step, _ in samples] == [4, 8, 12]
-    source, reference, translation = samples[-1][1].split("  \n")
-    pairs = [line.split("\t") for line in (texts / "valid.tsv").read_text().splitlines()]
-    assert [source, reference] in pairs
-    assert html.unescape(translation) in (tmp_path / "run" / "valid.txt").read_text().splitlines()
+    samples = written["add_text", "validation/samples"]
+    source, reference, translation = map(html.unescape, samples[12].split("  \n"))
+    assert f"{source}\t{reference}\n" in (texts / "valid.tsv").read_text()
     loaded = load_model(tmp_path / "run" / "last", torch.device("cpu"))
-    names = {name for name, _ in loaded.model.named_parameters()}
-    for kind in ("weights", "gradients"):
-        found = {name.removeprefix(f"{kind}/") for _, name in written if name.startswith(f"{kind}/")}
-        assert found == (names if value == "all" else set())
-    if value == "all":
-        for name, weight in loaded.model.named_parameters():
-            step, last = written["histogram", f"weights/{name}"][-1]
-            assert step == 12
-            assert torch.equal(last, weight)
-        tokenizers = loaded.tokenizers
-        sizes = [
-            1 + len(tokenizers.target.encode(html.unescape(translation))),
-            1 + len(tokenizers.source.encode(source)),
-        ]
-        ((*_, (_, image)),) = [of_name for (kind, _), of_name in written.items() if kind == "image"]
-        assert image.shape == (1, 8 * sizes[0], 2 * 8 * sizes[1]), "one layer, two heads"
-        sums = image[0, ::8].view(sizes[0], 2, -1)[:, :, ::8].sum(2)
-        torch.testing.assert_close(sums, torch.ones_like(sums))
+    for name, weight in loaded.model.named_parameters():
+        assert torch.equal(written["add_histogram", f"weights/{name}"][12], weight)
+        assert written["add_histogram", f"gradients/{name}"].keys() == samples.keys() == {4, 8, 12}
+    rows, columns = (1 + len(loaded.tokenizers.source.encode(text)) for text in (translation, source))
+    image = written["add_image", "validation/attention"][12][0, ::8, ::8]
+    torch.testing.assert_close(image.view(rows, 2, columns).sum(2), torch.ones(rows, 2), msg="one layer, two heads")
 
 
 def test_run_that_is_being_trained_is_refused(run: RunDirectory) -> None:

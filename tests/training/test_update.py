@@ -96,6 +96,15 @@ def test_dropout_depends_on_seed_step_rank_and_batch_only(key: str, monkeypatch:
     assert len({round(one, 3) for one in losses}) == 4
 
 
+@pytest.mark.parametrize(("key", "recorded"), [("attention_dropout", False), ("activation_dropout", True)])
+def test_updates_whose_shapes_vary_are_not_recorded(key: str, recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = list[object]()
+    monkeypatch.setattr(CpuKernels, "captured", lambda _, function: functions.append(function) or function)
+    recipe = tiny_recipe()
+    make_updater(recipe.model_copy(update={"model": recipe.model.model_copy(update={key: 0.1})}))
+    assert len(functions) == recorded
+
+
 @pytest.mark.usefixtures("fused")
 @pytest.mark.parametrize("value", BAD)
 @pytest.mark.parametrize("where", ["loss", "gradient"])

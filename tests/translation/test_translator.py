@@ -36,6 +36,7 @@ from tests.builders import (
     options_with,
     save_model,
     tiny_loaded_model,
+    tiny_tokenizers,
     translate_bytes,
     translated_stream,
     translated_texts,
@@ -435,3 +436,11 @@ def test_tag_of_the_training_text_precedes_each_source() -> None:
     for wrong in ("2zh", "ood"):
         with pytest.raises(ConfigError, match=f"--tag: found {wrong}, but the training text .* had the tags bt; give"):
             translator.options(to="it", tag=wrong)
+
+
+@pytest.mark.parametrize(("kind", "size", "items"), [("unigram", 300, 1), ("word", 280, 0)])
+def test_signs_without_a_piece_are_items_unless_pieces_are_words(kind: str, size: int, items: int) -> None:
+    translator = Translator(
+        tiny_loaded_model(tiny_tokenizers(vocab_size=size, type=kind)), RuntimeSettings(device="cpu")
+    )
+    assert len(translator.translate("the cat€ sleeps").line.items) == items
