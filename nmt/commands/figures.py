@@ -57,8 +57,8 @@ def _page(drawings: list[Drawing]) -> str:
     sections = [Section(part, title, figures_html(of_part)) for part, title, of_part in of_parts if of_part]
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")
     note = "Drawn by the functions that train the model and translate with it."
-    intro = joined([*([element("p", element("strong", subject))] if subject else []), element("p", note)])
-    return render_page("The Transformer in figures", sections, intro)
+    intro = [element("p", "Model and sentence: ", element("strong", subject))] if subject else []
+    return render_page("The Transformer in figures", sections, joined([*intro, element("p", note)]))
 
 
 def drawings_of(

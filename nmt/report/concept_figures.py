@@ -282,7 +282,7 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     for row, sentence in enumerate(random.source.grid(random.source.ids).tolist()):
         for column, token in enumerate(sentence):
             label = "" if token == PAD else pieces[token]
-            panels["random"].text(column, row, label, ha="center", va="center", color="white", fontsize=7)
+            panels["random"].text(column, row, label, ha="center", va="center", color="white", fontsize=6.5)
     longest = max(random.target.grid(random.target.ids).tolist(), key=lambda ids: sum(token != PAD for token in ids))
     read = [corpus.tokenizers.target.pieces[token] for token in longest if token != PAD]
     heat_map([panels["causal"]], [visible_target(len(read))], read, read).set_cmap(_VISIBLE)
@@ -300,6 +300,9 @@ def _padding_mask(axes: Axes, name: str, rows: Rows) -> None:
     visible = visible_source(rows)
     axes.imshow(visible, cmap=_VISIBLE, vmin=0, vmax=1, aspect="auto")
     axes.grid(visible=False)
+    # a cell for each token
+    axes.vlines(np.arange(0.5, visible.shape[1] - 1), -0.5, len(visible) - 0.5, color="#ffffff", linewidth=1)
+    axes.hlines(np.arange(0.5, len(visible) - 1), -0.5, visible.shape[1] - 0.5, color="#ffffff", linewidth=1)
     axes.set_title(f"Padding mask of {name}: {1 - float(visible.mean()):.0%} padding")
     axes.set(xlabel="position (source tokens)", ylabel="sentence")
     axes.set_yticks(range(len(visible)), [str(number) for number in range(1, len(visible) + 1)])

@@ -113,19 +113,23 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     drawing.figure.savefig(directory / f"{drawing.name}.png")
     drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
-    drawing.figure.savefig(directory / f"{drawing.name}.svg", metadata=metadata)
+    (directory / f"{drawing.name}.svg").write_text(_svg(drawing.figure, metadata=metadata), encoding="utf-8")
 
 
 def inline_svg(drawing: Drawing) -> str:
     """Return the figure as an SVG element: transparent, letters as outlines, ink and blue of the page's theme."""
-    stream = io.StringIO()
-    without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
-    svg = stream.getvalue()
+    svg = _svg(drawing.figure, transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
     svg = svg.replace(INK, "currentColor").replace(COLOURS[0].lower(), "var(--blue)")
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {drawing.caption}")}"', 1)
+
+
+def _svg(figure: Figure, **options: Any) -> str:
+    """Return a figure as SVG without indentation, which is a tenth of it."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", **options)
+    return re.sub(r"\n +", "\n", stream.getvalue())
 
 
 def label_cells(image: Any, labels: Sequence[Sequence[str]], size: float = 7) -> None:

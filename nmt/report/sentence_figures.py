@@ -175,7 +175,7 @@ def head_numbers(model: Transformer, source: Sequence[int]) -> dict[str, Tensor]
     q, k, v = split_heads(rows.grid(attention.project(layer_input, rows.positions)), 3, attention.heads)
     score, distances = attention.score or Score(), distances_between(q, k)
     weights = score.weights(q, k, None, distances)
-    names = "Q", "K", "V", "Q Kᵀ / √d" if attention.score is None else "scores", "softmax", "Z = softmax · V"
+    names = "Q", "K", "V", "Q Kᵀ / √d" if attention.score is None else "scores", "softmax", "Z"
     matrices = q, k, v, score(q, k, distances), weights, score.average(weights, v, distances)
     return {name: matrix[0, 0].float().cpu() for name, matrix in zip(names, matrices, strict=True)}
 
@@ -219,7 +219,7 @@ def _sheet(kind: str, weights: Tensor, tokens: tuple[Sequence[str], Sequence[str
     """Draw the weights (L, H, rows, columns) of all layers, a row of heads for each."""
     layers, heads = weights.shape[:2]
     size = max(0.9, 6.4 / heads)  # inches of a panel
-    figure = new_figure(min(2 * WIDE, layers * min(size, 1.9) + 1.6), heads * size + 1.6)
+    figure = new_figure(max(3.6, min(2 * WIDE, layers * min(size, 1.9) + 1.6)), heads * size + 1.6)
     panels = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
     _draw_heads(figure, panels, weights.flatten(0, 1), kind, tokens)
     for head, panel in enumerate(panels[0], start=1):
@@ -239,7 +239,7 @@ def _heads_of_layer(kind: str, layer: int, heads: Tensor, tokens: tuple[Sequence
     most = 2 if len(heads) <= 4 and len(columns) > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
     down = len(heads) // across
-    figure = new_figure(min(14, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3), WIDE)
+    figure = new_figure(min(14, max(3.6, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3)), WIDE)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     _draw_heads(figure, panels, heads, kind, tokens)
     for head, panel in enumerate(panels.flat, start=1):
