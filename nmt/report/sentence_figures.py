@@ -271,7 +271,9 @@ def steps_drawing(steps: Sequence[Step]) -> Drawing:
     columns = [f"step {number}" for number in range(1, len(steps) + 1)]
     shares = np.array([[p for _, p in row] for row in cells], dtype=np.float32)
     image = heat_map([axes], [shares], [str(rank) for rank in range(1, count + 1)], columns)
-    label_cells(image, [[f"{_shortened(piece)}\n{percent(math.log(p))}" for piece, p in row] for row in cells], 8)
+    label_cells(
+        image, [[f"{_shortened(piece)}\n{percent(math.log(max(p, 1e-30)))}" for piece, p in row] for row in cells], 8
+    )
     for rank, row in enumerate(cells):
         for number, (piece, _) in enumerate(row):
             if piece == steps[number].piece:

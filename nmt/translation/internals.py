@@ -66,7 +66,7 @@ def steps(translator: "Translator", sentence: str, top: int, to: str | None) -> 
     greedy = translator.options(beam=1, to=to).search.model_copy(update={"sampling": None})
     tokens = translator.engine.search([source_ids[:-1]], greedy)[0][0].tokens
     source, target = same_tiles(*(Rows.of([ids]).to(model.device) for ids in (source_ids, [BOS, *tokens])))
-    logits = model.logits(model.decode(target, model.encode(source), source))
+    logits = model.logits(model.decode(target, model.encode(source), source))[:, : len(pieces)]
     log_probs, best = model.kernels.best_tokens(logits, torch.zeros(len(logits), dtype=torch.bool), top)
     columns = zip([*tokens, EOS], best.tolist(), log_probs.exp().tolist(), strict=True)
     return [Step(pieces[token], [(pieces[i], p) for i, p in zip(*row, strict=True)]) for token, *row in columns]

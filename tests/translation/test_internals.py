@@ -42,6 +42,8 @@ def test_each_step_has_the_most_probable_pieces_after_its_prefix(translator: Tra
         assert [piece for piece, _ in step.best] == [tokenizers.target.pieces[i] for i in expected.indices.tolist()]
         assert [p for _, p in step.best] == pytest.approx(expected.values.tolist(), rel=1e-3)
         prefix.append(int(expected.indices[0]))
+    all_pieces = translator.steps(SENTENCE, top=len(tokenizers.target))[0].best
+    assert sorted(piece for piece, _ in all_pieces) == sorted(tokenizers.target.pieces)
     assert [step.piece for step in found[:-1]] == [step.best[0][0] for step in found[:-1]]
     assert found[-1].piece == "</s>", "at the latest at the longest output"
 
