@@ -157,10 +157,8 @@ def noam(recipe: Recipe | None) -> Drawing:
         "multiplies the whole curve."
     )
     if recipe is not None:
-        settings = recipe.train
-        _plot_rates(
-            panels[1], {settings.schedule.name: _curve(settings, recipe.model.dim, settings.stop.steps or _STEPS)}
-        )
+        settings, steps = recipe.train, recipe.train.stop.steps or _STEPS
+        _plot_rates(panels[1], {settings.schedule.name: _curve(settings, recipe.model.dim, steps)})
         panels[0].set_title("the paper")
         panels[1].set_title(f"the recipe of {recipe.run.name}")
         caption += " On the right is that of the recipe, over its own steps."

@@ -218,14 +218,16 @@ def attention_drawings(attention: Attention) -> list[Drawing]:
 def _sheet(kind: str, weights: Tensor, tokens: tuple[Sequence[str], Sequence[str]]) -> Drawing:
     """Draw the weights (L, H, rows, columns) of all layers, a row of heads for each."""
     layers, heads = weights.shape[:2]
-    size = max(0.9, 6.4 / heads)  # inches of a panel
-    figure = new_figure(max(3.6, min(2 * WIDE, layers * min(size, 1.9) + 1.6)), heads * size + 1.6)
+    most = max(map(len, tokens))
+    width = max(6.4 / heads, min(2.0, 0.13 * most))  # inches of a panel
+    height = min(1.9, width)
+    figure = new_figure(max(3.6, layers * height + 1.6), heads * width + 1.6)
     panels = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
     _draw_heads(figure, panels, weights.flatten(0, 1), kind, tokens)
-    for head, panel in enumerate(panels[0], start=1):
-        panel.set_title(f"head {head}")
-    for layer, panel in enumerate(panels[:, -1], start=1):
-        panel.set_ylabel(f"layer {layer}")
+    for (layer, head), panel in np.ndenumerate(panels):
+        panel.tick_params(labelsize=min(8.0, 60 * height / most))
+        panel.set_title(f"head {head + 1}" if layer == 0 else "")
+        panel.set_ylabel(f"layer {layer + 1}" if head + 1 == heads else "")
         panel.yaxis.set_label_position("right")
     title, *_, caption = _KINDS[kind]
     caption = f"All heads of all layers, a row of them for each layer. {caption}"
@@ -277,8 +279,8 @@ def steps_drawing(steps: Sequence[Step]) -> Drawing:
     for rank, row in enumerate(cells):
         for number, (piece, _) in enumerate(row):
             if piece == steps[number].piece:
-                style: Any = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 2.5}
-                axes.add_patch(Rectangle((number - 0.48, rank - 0.46), 0.96, 0.92, **style))
+                corner = number - 0.48, rank - 0.46
+                axes.add_patch(Rectangle(corner, 0.96, 0.92, fill=False, edgecolor=COLOURS[1], linewidth=2.5))
     axes.tick_params(axis="x", labelrotation=0)
     axes.set_ylabel("rank")
     caption = (
