@@ -250,18 +250,19 @@ def figures(
     model: Annotated[
         Path | None, Option("--model", "-m", metavar="DIR", help="Draw its attention; of a run also curves and text.")
     ] = None,
+    compare: Annotated[Path | None, Option(metavar="RUN2", help="Draw its curves over those of --model.")] = None,
     text: Annotated[
         str | None, Option(metavar="SENTENCE", help="The sentence whose attention and search are drawn.")
     ] = None,
 ) -> None:
     """Draw the classic figures of the Transformer, as PNG and SVG.
 
-    Position encodings, schedules, label smoothing, masks, padding, attention, search and training curves.
+    Attention, masks, position encodings, schedules, label smoothing, padding, training curves and search.
     """
     check_installed("matplotlib", ", which draws the figures,")
     from nmt.commands import figures as module
 
-    module.figures(directory, recipe, model, text, console)
+    module.figures(directory, recipe, model, compare, text, console)
 
 
 @command(epilog="Example: nmt inspect mine/run")

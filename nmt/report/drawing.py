@@ -13,7 +13,8 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -26,10 +27,11 @@ from matplotlib.figure import Figure
 # The colour of text and axes; in a page that of its text, which depends on the theme.
 INK = "#1b1f24"
 # The palette of Okabe & Ito (2008), which people with any colour vision can distinguish.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", INK)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK, "#E69F00", "#56B4E9")
 # Inches: the width of figures with several panels. Text is readable where they are 800 pixels wide.
 WIDE = 8.0
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
+_COLUMNS = 12  # letters of a title in an inch
 # The common Simplified and Traditional characters, for machines without a font that has them.
 _SHIPPED = "common-han.ttf"
 _GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
@@ -49,6 +51,9 @@ class Drawing:
     figure: Figure
     # The function or class whose results are drawn.
     code: str = ""
+    part: Literal["attention", "positions", "training", "search"] = "training"
+    # The model and the sentence, or the runs, if it is of some.
+    subject: str = ""
 
 
 @cache
@@ -101,33 +106,53 @@ def new_figure(height: float = 3.0, width: float = 4.8) -> Figure:
 
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
-    """Write NAME.png and NAME.svg."""
+    """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
+    columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
+    lines = [drawing.title, fill(drawing.subject, int(columns * drawing.figure.get_figwidth()))]
+    drawing.figure.suptitle("\n".join(filter(None, lines)), x=0.01, ha="left", fontsize=11)
     drawing.figure.savefig(directory / f"{drawing.name}.png")
     drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
-    drawing.figure.savefig(directory / f"{drawing.name}.svg", metadata=metadata)
+    (directory / f"{drawing.name}.svg").write_text(_svg(drawing.figure, metadata=metadata), encoding="utf-8")
 
 
 def inline_svg(drawing: Drawing) -> str:
     """Return the figure as an SVG element: transparent, letters as outlines, ink and blue of the page's theme."""
-    stream = io.StringIO()
-    without = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawing.figure.savefig(stream, format="svg", transparent=True, metadata=without)
-    svg = stream.getvalue()
+    svg = _svg(drawing.figure, transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
     svg = svg.replace(INK, "currentColor").replace(COLOURS[0].lower(), "var(--blue)")
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {drawing.caption}")}"', 1)
 
 
-def heat_map(panels: Sequence[Axes], values: Iterable[Matrix], rows: Sequence[str], columns: Sequence[str]) -> Any:
-    """Draw matrices of values from 0 to 1 in panels that share their axes, with a label for each row and column.
+def _svg(figure: Figure, **options: Any) -> str:
+    """Return a figure as SVG without indentation, which is a tenth of it."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", **options)
+    return re.sub(r"\n +", "\n", stream.getvalue())
+
+
+def label_cells(image: Any, labels: Sequence[Sequence[str]], size: float = 7) -> None:
+    """Write a label into each cell of an image, black on light cells and white on dark ones."""
+    for (row, column), shade in np.ndenumerate(image.norm(image.get_array())):
+        colour = "#000000" if shade > 0.5 else "#ffffff"
+        image.axes.text(column, row, labels[row][column], ha="center", va="center", color=colour, fontsize=size)
+
+
+def heat_map(
+    panels: Sequence[Axes],
+    values: Iterable[Matrix],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    limits: tuple[float, float] = (0.0, 1.0),
+) -> Any:
+    """Draw matrices of values within limits in panels that share their axes, with a label for each row and column.
 
     Returns the last image, for a legend.
     """
     image = None
     for axes, matrix in zip(panels, values, strict=True):
-        image = axes.imshow(matrix, vmin=0.0, vmax=1.0, aspect="auto")
+        image = axes.imshow(matrix, vmin=limits[0], vmax=limits[1], aspect="auto")
         axes.tick_params(length=0, labelsize=8)
         axes.tick_params(axis="x", labelrotation=90)
         axes.grid(visible=False)

@@ -106,8 +106,8 @@ def figures(drawings: Iterable[Drawing]) -> Html:
     return element("div", *shown, class_="figures")
 
 
-def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return the page as HTML."""
+def render_page(title: str, sections: Sequence[Section], intro: str = "") -> str:
+    """Return the page as HTML, with an introduction below its title."""
     style = Html(files("nmt.report").joinpath("page.css").read_text(encoding="utf-8"))
     links = [element("a", section.title, href=f"#{section.id}") for section in sections]
     body = [element("section", element("h2", one.title), one.html, id=one.id) for one in sections]
@@ -122,7 +122,7 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
 {element("style", style)}
 </head>
 <body>
-{element("header", element("h1", title), element("nav", *links))}
+{element("header", element("h1", title), intro, element("nav", *links))}
 {element("main", *body)}
 </body>
 </html>

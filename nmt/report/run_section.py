@@ -4,12 +4,12 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
 from nmt.config.section import Difference, differences
-from nmt.report.drawing import COLOURS, Drawing, new_figure
+from nmt.report.drawing import COLOURS, WIDE, Drawing, new_figure
 from nmt.report.page import Html, Section, bullets, element, facts, figures, folded, joined, shown, table
 from nmt.report.run_records import Record, RunRecords
 from nmt.system.console import counted
@@ -81,9 +81,40 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
         if curves:
             words = [*(curve.course for curve in curves), note]
             caption = ". ".join(text[0].upper() + text[1:] for text in words if text) + "."
-            drawings.append(Drawing(f"training-{name}", title, caption, new_figure()))
+            drawings.append(Drawing(f"training-{name}", title, caption, new_figure(), subject=run.name))
             _plot(drawings[-1], label, curves, run.best)
     return drawings
+
+
+def compared_drawing(runs: Sequence[RunRecords]) -> Drawing:
+    """Draw loss and BLEU of several runs over each other, a colour for each."""
+    names = [run.name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run.path) for run in runs]
+    figure = new_figure(3.6, WIDE)
+    loss, bleu = figure.subplots(1, 2)
+    results = []
+    for run, name, colour in zip(runs, names, COLOURS, strict=False):
+        style: Any = {"color": colour, "marker": "o", "markersize": 3}
+        loss.plot(*_points(run.train, "loss"), "--", color=colour, linewidth=1, label=f"{name}: training")
+        loss.plot(*_points(run.validations, "loss"), **style, label=f"{name}: validation")
+        bleu.plot(*_points(run.validations, "bleu"), **style, label=name)
+        if run.best is not None:
+            bleu.plot(run.best["step"], run.best["bleu"], "*", markersize=13, color=colour)
+            results.append(f"{name} reaches a BLEU of {run.best['bleu']:.1f} at step {run.best['step']:,}")
+    loss.set(xlabel="step (updates)", title="loss (nats per target token)", xlim=(0, None), ylim=(0, None))
+    bleu.set(xlabel="step (updates)", title="BLEU of the validation text", xlim=(0, None), ylim=(0, None))
+    loss.legend()
+    bleu.legend()
+    caption = (
+        f"{'; '.join(results)}. Losses are comparable only between runs with one tokenizer and text, BLEU between "
+        "runs with one text; a star marks the best checkpoint."
+    )
+    return Drawing("two-runs", "Two trainings", caption, figure, subject=" and ".join(names))
+
+
+def _points(records: Sequence[Record], key: str) -> tuple[list[int], list[float]]:
+    return [record["step"] for record in records], [record[key] for record in records]
 
 
 def _plot(drawing: Drawing, label: str, curves: Sequence[Curve], best: Record | None) -> None:

@@ -1,4 +1,4 @@
-"""Figures of one sentence: the attention of every layer and head while it is translated, and the tree of its search.
+"""Figures of one sentence: the attention of every layer and head while it is translated, and its search.
 
 The tree has every hypothesis that was considered, recorded while the search runs. B sentences, K beam, N rows, as in
 `nmt.decoding.beam`.
@@ -8,23 +8,30 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from nmt.batching.batch import Rows
 from nmt.decoding.beam import Beams, Candidates, Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
+from nmt.kernels.reference import split_heads
+from nmt.model.attention import distances_between
 from nmt.model.checkpoint import resolve_model
-from nmt.model.transformer import AttentionWeights, Transformer, attention_weights
-from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
-from nmt.text.tokenizer import BOS, EOS
+from nmt.model.scores import Score
+from nmt.model.transformer import Transformer
+from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, label_cells, new_figure
+from nmt.text.tokenizer import EOS
 from nmt.text.words import words
+from nmt.translation.internals import Attention, Step
 from nmt.translation.translator import Translator
 
 # What became of a candidate: extended in the next step; ended by `</s>`; not among the best; among them, but
@@ -100,6 +107,9 @@ def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) 
 _LONGEST = 60
 # Words in the sentence that is chosen.
 _WORDS = range(4, 10)
+# Pieces of a sentence whose numbers are drawn in cells, and dimensions of its vectors.
+_FEW, _DIMENSIONS = 16, 4
+_BEST = 5  # pieces of a step of a greedy search
 # Title, label of the rows, label of the columns, and what to see in each kind of attention.
 _KINDS = {
     "encoder": ("Self-attention of the encoder", "source token", "source token",
@@ -134,56 +144,151 @@ def sentence_drawings(model: Path, text: str, to: str | None = None) -> list[Dra
     Raises ModelError if there is no model, ConfigError for a sentence that is empty or too long.
     """
     translator = Translator.load(resolve_model(model))
-    loaded = translator.models[0]
-    options = translator.options(to=to or translator.languages.target[0])
-    source, target = loaded.tokenizers.source, loaded.tokenizers.target
-    ids = source.encode(text)
+    to = to or translator.languages.target[0]
+    options, loaded = translator.options(to=to), translator.models[0]
+    ids = translator.tokenizers.source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
         raise ConfigError(f"{text!r}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}")
-    source_ids = [*translator.tag_ids(options), *ids, EOS]
-    target_ids = [BOS, *target.encode(translator.translate(text, options).text), EOS]
-    weights = attention_weights(
-        loaded.model,
-        torch.tensor(source_ids, device=loaded.model.device),
-        torch.tensor(target_ids[:-1], device=loaded.model.device),
-    )
+    attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # a tree that is read shows what a search that has to be fast drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
-    tree, _ = search_tree(loaded.model, source_ids[:-1], search)
-    pieces = [source.pieces[i] for i in source_ids], [target.pieces[i] for i in target_ids]
-    return [*attention_drawings(weights, *pieces), search_drawing(tree, target.pieces, search)]
-
-
-def attention_drawings(weights: AttentionWeights, source: Sequence[str], target: Sequence[str]) -> list[Drawing]:
-    """Return a figure for each layer of encoder, decoder and cross-attention, with one heat map for each head.
-
-    The source ends with `</s>`; the target begins with `<s>` and ends with `</s>`.
-    """
-    tokens = {"encoder": (source, source), "decoder": (target[:-1], target[:-1]), "cross": (target[1:], source)}
-    return [
-        _heads_of_layer(kind, layer, heads, tokens[kind])
-        for kind in _KINDS
-        for layer, heads in enumerate(getattr(weights, kind), start=1)
+    tree, _ = search_tree(loaded.model, source_ids, search)
+    is_short = len(attention.source) <= _FEW
+    drawings = [
+        *([head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source)] if is_short else []),
+        *attention_drawings(attention),
+        steps_drawing(translator.steps(text, _BEST, to)),
+        search_drawing(tree, translator.tokenizers.target.pieces, search),
     ]
+    return [replace(one, subject=f"{model.resolve().name}: {text}") for one in drawings]
+
+
+@torch.inference_mode()
+def head_numbers(model: Transformer, source: Sequence[int]) -> dict[str, Tensor]:
+    """Return what the first head of the encoder's first layer computes for source ids (S): Q, K, V to Z, by name.
+
+    Q, K, V and Z are (S, d), scores and weights (S, S).
+    """
+    layer, rows = model.encoder[0], Rows.of([source]).to(model.device)
+    attention = layer.attention
+    layer_input = layer.attention_sublayer.normalized_before((model.source_embedding(rows), None))
+    q, k, v = split_heads(rows.grid(attention.project(layer_input, rows.positions)), 3, attention.heads)
+    score, distances = attention.score or Score(), distances_between(q, k)
+    weights = score.weights(q, k, None, distances)
+    names = "Q", "K", "V", "Q Kᵀ / √d" if attention.score is None else "scores", "softmax", "Z"
+    matrices = q, k, v, score(q, k, distances), weights, score.average(weights, v, distances)
+    return {name: matrix[0, 0].float().cpu() for name, matrix in zip(names, matrices, strict=True)}
+
+
+def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
+    """Draw the matrices of `head_numbers` with their numbers, of those with d columns the first few."""
+    count, width = len(source), numbers["Q"].size(1)
+    shown = [str(column) for column in range(1, min(_DIMENSIONS, width) + 1)]
+    figure = new_figure(2 * (0.27 * count + 1), 3 * 0.36 * (max(count, len(shown)) + 2.2))
+    for number, (axes, name) in enumerate(zip(figure.subplots(2, 3).flat, numbers, strict=True)):
+        matrix, is_square = numbers[name], number in (3, 4)  # scores and weights
+        cells = (matrix if is_square else matrix[:, : len(shown)]).numpy()
+        largest = float(abs(cells).max())
+        limits = (0.0, 1.0) if name == "softmax" else (-largest, largest)
+        image = heat_map([axes], [cells], source, source if is_square else shown, limits)
+        label_cells(image, [[f"{cell:.2f}" for cell in row] for row in cells], 6.5)
+        axes.tick_params(axis="x", labelrotation=90 if is_square else 0)
+        axes.set_title(name if is_square else f"{name}: {len(shown)} of {width} columns")
+    caption = (
+        f"A row for each source token: its query (Q) and the keys of all tokens (K), in all {width} columns, give a "
+        "row of scores, whose softmax is a row of weights that adds up to 1. The mean of the values (V) with these "
+        "weights is the output Z of the head."
+    )
+    code = "nmt.model.attention.SelfAttention.project"
+    return Drawing("one-head", "One head in numbers: encoder, layer 1, head 1", caption, figure, code, "attention")
+
+
+def attention_drawings(attention: Attention) -> list[Drawing]:
+    """Return a sheet for each of encoder, decoder and cross-attention, then a figure for each of their layers."""
+    source, read, predicted = attention.source, attention.target[:-1], attention.target[1:]
+    tokens = {"encoder": (source, source), "decoder": (read, read), "cross": (predicted, source)}
+    sheets, layers = list[Drawing](), list[Drawing]()
+    for kind in _KINDS:
+        weights = getattr(attention, kind)
+        sheets.append(_sheet(kind, weights, tokens[kind]))
+        layers += [_heads_of_layer(kind, layer, heads, tokens[kind]) for layer, heads in enumerate(weights, start=1)]
+    return [*sheets, *layers]
+
+
+def _sheet(kind: str, weights: Tensor, tokens: tuple[Sequence[str], Sequence[str]]) -> Drawing:
+    """Draw the weights (L, H, rows, columns) of all layers, a row of heads for each."""
+    layers, heads = weights.shape[:2]
+    most = max(map(len, tokens))
+    width = max(6.4 / heads, min(2.0, 0.13 * most))  # inches of a panel
+    height = min(1.9, width)
+    figure = new_figure(max(3.6, layers * height + 1.6), heads * width + 1.6)
+    panels = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
+    _draw_heads(figure, panels, weights.flatten(0, 1), kind, tokens)
+    for (layer, head), panel in np.ndenumerate(panels):
+        panel.tick_params(labelsize=min(8.0, 60 * height / most))
+        panel.set_title(f"head {head + 1}" if layer == 0 else "")
+        panel.set_ylabel(f"layer {layer + 1}" if head + 1 == heads else "")
+        panel.yaxis.set_label_position("right")
+    title, *_, caption = _KINDS[kind]
+    caption = f"All heads of all layers, a row of them for each layer. {caption}"
+    return _attention(f"attention-{kind}-sheet", f"{title}, all layers and heads", caption, figure)
 
 
 def _heads_of_layer(kind: str, layer: int, heads: Tensor, tokens: tuple[Sequence[str], Sequence[str]]) -> Drawing:
     """Draw the weights (H, rows, columns) of a layer."""
-    title, row_label, column_label, caption = _KINDS[kind]
+    title, _, _, caption = _KINDS[kind]
     rows, columns = tokens
     most = 2 if len(heads) <= 4 and len(columns) > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
     down = len(heads) // across
-    figure = new_figure(min(14, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3), WIDE)
+    figure = new_figure(min(14, max(3.6, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3)), WIDE)
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    image = heat_map(panels.flatten().tolist(), heads.numpy(), rows, columns)
+    _draw_heads(figure, panels, heads, kind, tokens)
     for head, panel in enumerate(panels.flat, start=1):
         panel.set_title(f"head {head}")
+    return _attention(f"attention-{kind}-layer-{layer}", f"{title}, layer {layer}", caption, figure)
+
+
+def _draw_heads(
+    figure: Figure, panels: Any, weights: Tensor, kind: str, tokens: tuple[Sequence[str], Sequence[str]]
+) -> None:
+    """Draw weights (P, rows, columns) into panels."""
+    _, row_label, column_label, _ = _KINDS[kind]
+    image = heat_map(panels.flatten().tolist(), weights.numpy(), *tokens)
     figure.supylabel(f"query: {row_label}", fontsize=10)
     figure.supxlabel(f"key: {column_label}", fontsize=10)
-    figure.colorbar(image, ax=panels, label="weight (each row adds up to 1)", aspect=30)
-    code = "nmt.model.transformer.attention_weights"
-    return Drawing(f"attention-{kind}-layer-{layer}", f"{title}, layer {layer}", caption, figure, code)
+    figure.colorbar(image, ax=panels, label="weight", aspect=30)
+
+
+def _attention(name: str, title: str, caption: str, figure: Figure) -> Drawing:
+    return Drawing(name, title, caption, figure, "nmt.model.transformer.attention_weights", "attention")
+
+
+def steps_drawing(steps: Sequence[Step]) -> Drawing:
+    """Draw the most probable pieces of each step of a greedy search, a column a step, and a frame around its choice."""
+    count = len(steps[0].best)
+    figure = new_figure(0.5 * count + 1.3, max(WIDE, 1.15 * len(steps) + 0.7))
+    axes = figure.subplots()
+    cells = [[step.best[rank] for step in steps] for rank in range(count)]
+    columns = [f"step {number}" for number in range(1, len(steps) + 1)]
+    shares = np.array([[p for _, p in row] for row in cells], dtype=np.float32)
+    image = heat_map([axes], [shares], [str(rank) for rank in range(1, count + 1)], columns)
+    label_cells(
+        image, [[f"{_shortened(piece)}\n{percent(math.log(max(p, 1e-30)))}" for piece, p in row] for row in cells], 8
+    )
+    for rank, row in enumerate(cells):
+        for number, (piece, _) in enumerate(row):
+            if piece == steps[number].piece:
+                corner = number - 0.48, rank - 0.46
+                axes.add_patch(Rectangle(corner, 0.96, 0.92, fill=False, edgecolor=COLOURS[1], linewidth=2.5))
+    axes.tick_params(axis="x", labelrotation=0)
+    axes.set_ylabel("rank")
+    caption = (
+        f"Each column has the {count} most probable pieces after those that are generated so far, the best on top. A "
+        "greedy search takes the best one, which is framed, appends it, and predicts again until that is </s>."
+    )
+    code = "nmt.translation.translator.Translator.steps"
+    return Drawing("greedy-steps", "Greedy search, step by step", caption, figure, code, "search")
 
 
 def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions) -> Drawing:
@@ -223,7 +328,7 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
         "hypotheses, the best on top, with the probability of the token after its prefix. The thick path is the "
         f"translation, with a probability of {percent(chosen.total)}, the best of {len(finished)} finished hypotheses."
     )
-    return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.advance")
+    return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.advance", "search")
 
 
 def percent(log_prob: float) -> str:

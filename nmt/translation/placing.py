@@ -19,8 +19,9 @@ import unicodedata
 from collections.abc import Sequence
 
 from nmt.decoding.alignment import Links
-from nmt.text.items import ITEM, Line, pairs_of
+from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of
 from nmt.text.languages import UNSPACED_TEXT
+from nmt.text.typography import restored_case
 from nmt.text.words import word_spans
 from nmt.translation.options import Term
 
@@ -205,3 +206,26 @@ def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span of a word without the punctuation around it; all of it if there is nothing else."""
     letters = [position for position in range(start, end) if text[position].isalnum()]
     return (letters[0], letters[-1] + 1) if letters else (start, end)
+
+
+def recased(line: Line, source: str, terms: Sequence[str]) -> Line:
+    """Return a translation in the case of its source, but for its terms."""
+    pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
+    cased = [piece if index % 2 else restored_case(piece, source) for index, piece in enumerate(pieces)]
+    return line._replace(text="".join(cased))
+
+
+def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
+    """Return what is between two texts; `before` and `after` are the characters beside it in source and translation.
+
+    Chinese and Japanese have no spaces there; their translations into other languages need them, and the reverse.
+    """
+    from_unspaced = [bool(_UNSPACED.match(source)) for source, _ in (before, after)]
+    spaced = [text.isalnum() and not _UNSPACED.match(text) for _, text in (before, after)]
+    if not between.items:
+        if any(_UNSPACED.match(text) for _, text in (before, after)) or not before[1]:
+            return NO_TEXT
+        return Line(" " if between.text or any(from_unspaced) else "")
+    left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and between.items[0].role != "closing")
+    right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and between.items[-1].role != "opening")
+    return between._replace(text=f"{left}{between.text}{right}")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
+from torch import Tensor
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.decoding.alignment import Links, align, joined_links, pharaoh
@@ -32,11 +33,11 @@ from nmt.system.workers import WorkerPool
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.glossary import whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
-from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
-from nmt.text.typography import restored_case, sentence_case
-from nmt.translation import placing
+from nmt.text.typography import sentence_case
+from nmt.translation import internals, placing
+from nmt.translation.internals import Attention, Step, checked
 from nmt.translation.options import TranslateOptions
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
@@ -50,7 +51,6 @@ Result = TypeVar("Result")
 _KNOWN_TERM = 15
 
 Text = TypeVar("Text", str, Line)
-_UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -227,7 +227,7 @@ class Translator:
         options = options or self.options(to=to)
         if isinstance(lines, str):
             return self.translate_lines([lines], options)[0]
-        return (one for batch in self.line_batches(_checked(lines)) for one in self.translate_lines(batch, options))
+        return (one for batch in self.line_batches(checked(lines)) for one in self.translate_lines(batch, options))
 
     def line_batches(self, lines: Iterable[Text]) -> Iterator[list[Text]]:
         """Yield lines in batches of the size that the device needs."""
@@ -299,6 +299,30 @@ class Translator:
         """Return the word alignments of sentences and their given translations, by the first model."""
         options = options or self.options()
         return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
+
+    def attention(self, sentence: str, target: str | None = None, to: str | None = None) -> Attention:
+        """Return all attention weights of the first model for a sentence and a translation, by default its own.
+
+        Its own is that of a search for the whole sentence. Raises ConfigError as `options` does, TypeError for a
+        sentence that is no string.
+        """
+        return internals.attention(self, sentence, target, to)
+
+    def steps(self, sentence: str, top: int = 5, to: str | None = None) -> list[Step]:
+        """Return what a greedy search generates, and the `top` most probable pieces of each step.
+
+        Raises as `attention` does, and ConfigError for a number of pieces that do not exist.
+        """
+        return internals.steps(self, sentence, top, to)
+
+    def encode(self, sentences: str | Iterable[str], to: str | None = None) -> Tensor:
+        """Return the vector (D) of a sentence, or (B, D) of several: the mean of the first model's encoder output.
+
+        Raises as `attention` does.
+        """
+        if isinstance(sentences, str):
+            return internals.encode(self, [sentences], to)[0]
+        return internals.encode(self, list(sentences), to)
 
     def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
         """Return the texts of a line that are translated one by one, of at most `longest_source` tokens.
@@ -418,16 +442,9 @@ class Translator:
         for unit in units:
             if unit.text != placing.without_items(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
-                unit.lines = [_recased(line, unit.core.text, terms) for line in unit.lines]
+                unit.lines = [placing.recased(line, unit.core.text, terms) for line in unit.lines]
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
-
-
-def _recased(line: Line, source: str, terms: Sequence[str]) -> Line:
-    """Return a translation in the case of its source, but for its terms."""
-    pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
-    cased = [piece if index % 2 else restored_case(piece, source) for index, piece in enumerate(pieces)]
-    return line._replace(text="".join(cased))
 
 
 def _begun_unit(part: Line, prefix: Line) -> Unit:
@@ -464,36 +481,13 @@ def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
     for unit, line in zip(units, lines, strict=True):
         gap.append(unit.before)
         if line.text:
-            parts += [_gap(joined(gap), before, (unit.core.text[:1], line.text[0])), line]
+            parts += [placing.gap(joined(gap), before, (unit.core.text[:1], line.text[0])), line]
             gap, before = [], (unit.core.text[-1:], line.text[-1])
         gap.append(unit.after)
     whole = joined([*parts, *gap])
     return whole._replace(text=whole.text.strip())
 
 
-def _gap(gap: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
-    """Return what is between two texts; `before` and `after` are the characters beside it in source and translation.
-
-    Chinese and Japanese have no spaces there; their translations into other languages need them, and the reverse.
-    """
-    from_unspaced = [bool(_UNSPACED.match(source)) for source, _ in (before, after)]
-    spaced = [text.isalnum() and not _UNSPACED.match(text) for _, text in (before, after)]
-    if not gap.items:
-        if any(_UNSPACED.match(text) for _, text in (before, after)) or not before[1]:
-            return NO_TEXT
-        return Line(" " if gap.text or any(from_unspaced) else "")
-    left = " " * (from_unspaced[0] and spaced[0] and gap.text[0] == ITEM and gap.items[0].role != "closing")
-    right = " " * (from_unspaced[1] and spaced[1] and gap.text[-1] == ITEM and gap.items[-1].role != "opening")
-    return gap._replace(text=f"{left}{gap.text}{right}")
-
-
 def plain_json(content: dict[str, Any]) -> str:
     """Return one line of JSON in UTF-8."""
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))
-
-
-def _checked(lines: Iterable[object]) -> Iterator[str]:
-    for index, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")
-        yield line

@@ -1,5 +1,6 @@
 """`nmt figures`: the files, what is left out, and refusals."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,15 @@ import pytest
 from nmt.report.concept_figures import positions
 from tests.builders import run_command, save_model, tiny_loaded_model, write_reversal_task
 
-ATTENTION = {"attention-encoder-layer-1", "attention-decoder-layer-1", "attention-cross-layer-1", "search-tree"}
+KINDS = ("encoder", "decoder", "cross")
+OF_SENTENCE = {"one-head", "greedy-steps", "search-tree"}
+OF_SENTENCE |= {f"attention-{kind}-{part}" for kind in KINDS for part in ("sheet", "layer-1")}
 
 
 @pytest.fixture(autouse=True)
 def few_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw one figure only in place of all that need no input, to save time."""
-    monkeypatch.setattr("nmt.commands.figures.formula_drawings", lambda: [positions()])
+    monkeypatch.setattr("nmt.commands.figures.formula_drawings", lambda recipe: [positions()])
 
 
 def names(folder: Path) -> set[str]:
@@ -38,6 +41,10 @@ def test_without_input_the_rest_is_named(tmp_path: Path) -> None:
     [
         (["--text", "A cat."], "--text: it is the sentence whose attention a model has; add --model MODEL"),
         (["--model", "nope"], "nope: no such directory; give a model directory or a run directory"),
+        (
+            ["--model", "model", "--compare", "model"],
+            "--compare: it is a run whose curves are drawn over those of another",
+        ),
         (["--model", "model", "--text", " "], "found 0 tokens; figures are drawn of sentences of 1 to 60"),
     ],
 )
@@ -55,12 +62,17 @@ def test_mistakes_are_errors_and_nothing_is_written(
 def test_run_adds_corpus_sentence_and_curves(
     uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = run_command("figures", tmp_path / "figures", "--model", uninterrupted)
+    result = run_command("figures", tmp_path / "figures", "--model", uninterrupted, "--compare", uninterrupted)
     assert result.exit_code == 0, result.output
     assert "left out" not in result.stderr
     assert names(tmp_path / "figures") == {
-        "positions", "masks", "padding", "training-loss", "training-scores", *ATTENTION,
+        "positions", "masks", "padding", "training-loss", "training-scores", "two-runs", *OF_SENTENCE,
     }  # fmt: skip
+    page = (tmp_path / "figures" / "index.html").read_text("utf-8")
+    plates = [int(number) for number in re.findall(r"<strong>Plate (\d+)\. ", page)]
+    assert plates == list(range(1, len(names(tmp_path / "figures")) + 1))
+    assert re.findall(r'<section id="(\w+)">', page) == ["attention", "positions", "training", "search"]
+    assert f"<strong>{uninterrupted.name}: " in page
     recipe = uninterrupted / "recipe.yaml"
     result = run_command("figures", tmp_path / "others", "--recipe", recipe)
     assert result.exit_code == 0, result.output
@@ -78,4 +90,4 @@ def test_model_without_a_corpus_draws_a_given_sentence(tmp_path: Path) -> None:
     assert "no prepared validation text to take a sentence from; add --text SENTENCE" in result.stderr
     result = run_command("figures", tmp_path / "sentence", *options, "--text", "the cat sleeps .")
     assert result.exit_code == 0, result.output
-    assert names(tmp_path / "sentence") == {"positions", *ATTENTION}
+    assert names(tmp_path / "sentence") == {"positions", *OF_SENTENCE}

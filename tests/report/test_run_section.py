@@ -11,7 +11,7 @@ import pytest
 from nmt.config import load_recipe
 from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
-from nmt.report.run_section import changed_settings, run_section, training_drawings
+from nmt.report.run_section import changed_settings, compared_drawing, run_section, training_drawings
 from tests.builders import run_command
 from tests.report.run_files import train_line, validation_line, write_run
 
@@ -119,3 +119,16 @@ def test_shown_command_trains_the_run_again(
     result = run_command(*words[1:], "--quiet")
     assert result.exit_code == 0, result.output
     assert RunRecords(tmp_path / "my run's-again").train[-1]["loss"] == RunRecords(uninterrupted).train[-1]["loss"]
+
+
+def test_two_runs_are_drawn_over_each_other(tmp_path: Path) -> None:
+    runs = [
+        RunRecords(write_run(tmp_path / name, [train_line(10, loss), validation_line(10, loss - 1, bleu)]))
+        for name, loss, bleu in (("one", 3.0, 5.0), ("two", 2.0, 9.0))
+    ]
+    drawing = compared_drawing(runs)
+    loss, bleu = drawing.figure.axes
+    drawn = {line.get_label(): line.get_ydata()[0] for line in loss.lines}
+    assert drawn == {"one: training": 3, "one: validation": 2, "two: training": 2, "two: validation": 1}
+    assert [line.get_ydata()[0] for line in bleu.lines] == [5, 5, 9, 9], "a star at the best"
+    assert "one reaches a BLEU of 5.0 at step 10; two reaches a BLEU of 9.0 at step 10." in drawing.caption

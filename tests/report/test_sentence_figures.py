@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_hex
@@ -11,18 +12,23 @@ from nmt.config import DecodeSettings
 from nmt.config.model_sections import Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
-from nmt.model.transformer import AttentionWeights
+from nmt.model.transformer import attention_weights
 from nmt.report.drawing import COLOURS
 from nmt.report.sentence_figures import (
     BeamTree,
     Node,
     attention_drawings,
     chosen_sentence,
+    head_drawing,
+    head_numbers,
     search_drawing,
     sentence_drawings,
+    steps_drawing,
 )
+from nmt.text.tokenizer import EOS
+from nmt.translation.internals import Attention, Step
 from nmt.translation.translator import Translator
-from tests.builders import save_model, tiny_loaded_model
+from tests.builders import save_model, tiny_loaded_model, tiny_model
 
 SOURCE = "the cat sleeps on the mat ."
 
@@ -33,9 +39,10 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
         torch.rand(layers, 3, *shape, generator=draw) for layers, shape in ((2, (4, 4)), (1, (3, 3)), (1, (3, 4)))
     )
     source = ["▁a", "▁b", "c", "</s>"]
-    found = attention_drawings(AttentionWeights(encoder, decoder, cross), source, ["<s>", "▁x", "y", "</s>"])
+    found = attention_drawings(Attention(encoder, decoder, cross, source, ["<s>", "▁x", "y", "</s>"]))
     drawings = {one.name.removeprefix("attention-"): one for one in found}
-    assert list(drawings) == ["encoder-layer-1", "encoder-layer-2", "decoder-layer-1", "cross-layer-1"]
+    layers = ["encoder-layer-1", "encoder-layer-2", "decoder-layer-1", "cross-layer-1"]
+    assert list(drawings) == ["encoder-sheet", "decoder-sheet", "cross-sheet", *layers]
     expected = {
         "encoder-layer-2": (encoder[1], source, source),
         "decoder-layer-1": (decoder[0], ["<s>", "▁x", "y"], ["<s>", "▁x", "y"]),
@@ -48,6 +55,35 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
             torch.testing.assert_close(torch.tensor(axes.images[0].get_array().data), head)
             assert [label.get_text() for label in axes.get_xticklabels()] == columns
         assert [label.get_text() for label in panels[0].get_yticklabels()] == rows
+    sheet = [axes.images[0].get_array().data for axes in drawings["encoder-sheet"].figure.axes if axes.images]
+    torch.testing.assert_close(torch.tensor(np.stack(sheet[:6])), encoder.flatten(0, 1))
+
+
+@pytest.mark.parametrize(
+    "variant", [{}, {"positions": "rotary"}, {"positions": "relative"}, {"attention_score": "dot"}]
+)
+def test_numbers_of_a_head_multiply_out(variant: dict[str, object]) -> None:
+    model, ids = tiny_model(3, vocabulary=12, **variant), [4, 5, 6, EOS]
+    numbers = head_numbers(model, ids)
+    q, k, v, scores, weights, z = numbers.values()
+    if "relative" not in variant.values():  # which adds vectors of distances
+        torch.testing.assert_close(scores, q @ k.T / (1 if variant.get("attention_score") else q.size(1) ** 0.5))
+        torch.testing.assert_close(z, weights @ v)
+    torch.testing.assert_close(weights, scores.exp() / scores.exp().sum(1, keepdim=True))
+    torch.testing.assert_close(weights, attention_weights(model, torch.tensor(ids), torch.tensor([2])).encoder[0, 0])
+    drawing = head_drawing(numbers, ["▁a", "b", "c", "</s>"])
+    for axes, matrix in zip(drawing.figure.axes, numbers.values(), strict=True):
+        written = [float(text.get_text()) for text in axes.texts]
+        assert written == pytest.approx(matrix[:, :4].flatten().tolist(), abs=0.0051)
+
+
+def test_steps_of_a_greedy_search_are_columns_with_a_frame_around_what_is_generated() -> None:
+    steps = [Step("▁a", [("▁a", 0.75), ("▁b", 0.2)]), Step("</s>", [("c", 0.5), ("</s>", 0.25)])]
+    (axes,) = steps_drawing(steps).figure.axes
+    np.testing.assert_allclose(axes.images[0].get_array(), [[0.75, 0.5], [0.2, 0.25]])
+    assert [text.get_text() for text in axes.texts] == ["▁a\n75 %", "c\n50 %", "▁b\n20 %", "</s>\n25 %"]
+    frames = [(patch.get_x(), patch.get_y()) for patch in axes.patches]
+    assert [(round(x + 0.48), round(y + 0.46)) for x, y in frames] == [(0, 0), (1, 1)]
 
 
 def test_tree_has_a_box_for_each_candidate_and_a_thick_path_to_the_best_one() -> None:
@@ -73,15 +109,18 @@ def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
     save_model(tmp_path / "model", tiny_loaded_model())
     translator = Translator.load(tmp_path / "model")
     drawings = sentence_drawings(tmp_path / "model", SOURCE)
-    *heads, tree = drawings
-    assert {one.name for one in heads} == {f"attention-{kind}-layer-1" for kind in ("encoder", "decoder", "cross")}
-    (axes,) = tree.figure.axes
+    found = {one.name: one for one in drawings}
+    sheets_and_layers = {
+        f"attention-{kind}-{of}" for kind in ("encoder", "decoder", "cross") for of in ("sheet", "layer-1")
+    }
+    assert found.keys() == {"one-head", *sheets_and_layers, "greedy-steps", "search-tree"}
+    assert {one.subject for one in drawings} == {f"model: {SOURCE}"}
+    (axes,) = found["search-tree"].figure.axes
     boxes = [patch for patch in axes.patches if patch.get_linewidth() > 2]
     ((best,),) = translator.engine.search([translator.tokenizers.source.encode(SOURCE)], translator.options().search)
     assert len(boxes) == len(best.tokens) + 1
-    tokens = translator.tokenizers.target.encode(translator.translate(SOURCE).text)
-    rows = [label.get_text() for label in heads[2].figure.axes[0].get_yticklabels()]
-    assert rows == [*(translator.tokenizers.target.pieces[token] for token in tokens), "</s>"]
+    rows = [label.get_text() for label in found["attention-cross-layer-1"].figure.axes[0].get_yticklabels()]
+    assert rows == [*(translator.tokenizers.target.pieces[token] for token in best.tokens), "</s>"]
     sampling = DecodeSettings(beam=2, sampling=Sampling(temperature=0.7))
     save_model(tmp_path / "model", replace(tiny_loaded_model(), decode=sampling))
     assert sentence_drawings(tmp_path / "model", SOURCE)[-1].name == "search-tree", "of a beam search all the same"
