@@ -1,0 +1,86 @@
+"""`nmt serve`: a translation server."""
+
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.middleware.cors import CORSMiddleware
+
+from nmt.commands.requests import ServeRequest
+from nmt.commands.translate import default_model
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError
+from nmt.serving.api import Service
+from nmt.serving.app import Server, Settings
+from nmt.system.console import Console, printable
+from nmt.system.device import set_threads
+from nmt.system.workers import reuse_freed_ram
+from nmt.text.languages import probabilities
+from nmt.text.readers.opening import read_lines
+from nmt.translation.translator import Translator
+
+_CONNECTIONS = 1024  # at a time, of all clients
+_WARM_UP = ["a", "b", "c", "d", "e"]  # after a few sentences, weights are laid out for speed
+
+
+def serve(request: ServeRequest, console: Console) -> None:
+    """Answer requests until SIGINT, SIGTERM or SIGHUP, then finish the accepted ones. Raises NMTError."""
+    with closing(_listening_socket(request.host, request.port)) as listener:
+        settings = _settings(request, listener)
+        runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
+        set_threads(runtime)
+        reuse_freed_ram()
+        translators = [Translator.load(model, runtime) for model in request.models or [default_model()]]
+        service = Service(translators)
+        for translator in translators:
+            list(translator.translate(_WARM_UP, to=translator.languages.target[0]))
+        probabilities("")  # reads the model of py3langid
+        with TemporaryDirectory(prefix="nmt-serve-") as folder:
+            log = (lambda line: None) if console.quiet else (lambda line: print(printable(line), file=sys.stderr))
+            server = Server(service, settings, Path(folder), log)
+            cors = CORSMiddleware(server, request.origins or (), allow_methods=["*"], allow_headers=["*"])
+            config = uvicorn.Config(
+                cors if request.origins else server, log_config=None, log_level="critical", lifespan="off", ws="none",
+                server_header=False, limit_concurrency=_CONNECTIONS, proxy_headers=bool(request.url),
+                timeout_graceful_shutdown=round(2 * request.timeout + 1),
+            )  # fmt: skip
+            program = uvicorn.Server(config)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+                signal.signal(signal.SIGHUP, program.handle_exit)
+            host, port = listener.getsockname()[:2]
+            directions = ", ".join(translator.languages.names for translator in translators)
+            console.info(f"{directions}: http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends)")
+            with suppress(KeyboardInterrupt):  # uvicorn raises the signal again when the accepted requests are answered
+                program.run([listener])
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--host {host} --port {port}: cannot listen there: {error}; give another port") from None
+
+
+def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
+    """Return the settings of the server. Raises ConfigError for a file of keys without any."""
+    keys: Sequence[bytes] = ()
+    if request.api_keys is not None:
+        keys = [line.strip().encode() for line in read_lines(request.api_keys) if line.strip()]
+        if not keys:
+            raise ConfigError(f"{request.api_keys}: there is no key in it; write one a line")
+    address = listener.getsockname()[0]
+    # a page of another site may give its name this address (DNS rebinding), but cannot change the header Host
+    names = ("localhost", "127.0.0.1", "::1", address, request.host, urlsplit(request.url).hostname or "")
+    hosts = names if ip_address(address).is_loopback else ()
+    return Settings(
+        request.characters, request.megabytes << 20, request.timeout, request.waiting, keys, hosts, request.url
+    )
