@@ -1,13 +1,14 @@
 """`nmt serve`: a translation server."""
 
-import signal
 import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -19,7 +20,7 @@ from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 from nmt.serving.api import Service
 from nmt.serving.app import Server, Settings
-from nmt.system.console import Console, printable
+from nmt.system.console import Console
 from nmt.system.device import set_threads
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.languages import probabilities
@@ -31,7 +32,7 @@ _WARM_UP = ["a", "b", "c", "d", "e"]  # after a few sentences, weights are laid 
 
 
 def serve(request: ServeRequest, console: Console) -> None:
-    """Answer requests until SIGINT, SIGTERM or SIGHUP, then finish the accepted ones. Raises NMTError."""
+    """Answer requests until SIGINT or SIGTERM, then finish the accepted ones. Raises NMTError."""
     with closing(_listening_socket(request.host, request.port)) as listener:
         settings = _settings(request, listener)
         runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
@@ -43,22 +44,20 @@ def serve(request: ServeRequest, console: Console) -> None:
             list(translator.translate(_WARM_UP, to=translator.languages.target[0]))
         probabilities("")  # reads the model of py3langid
         with TemporaryDirectory(prefix="nmt-serve-") as folder:
-            log = (lambda line: None) if console.quiet else (lambda line: print(printable(line), file=sys.stderr))
-            server = Server(service, settings, Path(folder), log)
-            cors = CORSMiddleware(server, request.origins or (), allow_methods=["*"], allow_headers=["*"])
+            log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)
+            app: Any = Server(service, settings, Path(folder), log)
+            if request.origins:
+                app = CORSMiddleware(app, request.origins, allow_methods=["*"], allow_headers=["*"])
             config = uvicorn.Config(
-                cors if request.origins else server, log_config=None, log_level="critical", lifespan="off", ws="none",
-                server_header=False, limit_concurrency=_CONNECTIONS, proxy_headers=bool(request.url),
+                app, log_config=None, log_level="critical", lifespan="off", ws="none", server_header=False,
+                limit_concurrency=_CONNECTIONS, proxy_headers=bool(request.url),
                 timeout_graceful_shutdown=round(2 * request.timeout + 1),
             )  # fmt: skip
-            program = uvicorn.Server(config)
-            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-                signal.signal(signal.SIGHUP, program.handle_exit)
             host, port = listener.getsockname()[:2]
             directions = ", ".join(translator.languages.names for translator in translators)
             console.info(f"{directions}: http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends)")
             with suppress(KeyboardInterrupt):  # uvicorn raises the signal again when the accepted requests are answered
-                program.run([listener])
+                uvicorn.Server(config).run([listener])
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:

@@ -117,10 +117,10 @@ class Server:
 
     async def translate_file(self, request: Request) -> Any:
         """Translate a document; the answer has the address of the new one."""
-        fields, upload = await self._fields(request, FileRequest)
-        if not isinstance(upload, UploadFile):
+        fields, (client_name, data) = await self._fields(request, FileRequest)
+        if not client_name:
             raise RequestError(400, "Invalid request: missing file parameter")
-        name, data = Path(re.sub(r"[^\w.-]", "_", upload.filename or "")[-80:]), await upload.read()
+        name = Path(re.sub(r".*[/\\]|[^\w.-]", "_", client_name)[-80:])
         work = partial(self.service.translate_file, fields, name.name, data)
         translated, target, request.scope["characters"] = await self._run(request, work)
         while len(self._files) >= _FILES_KEPT:
@@ -155,12 +155,16 @@ class Server:
         lines = [f"{name} {value}\n" for name, value in sorted(self._metrics.items())]
         return PlainTextResponse(f"{types}{''.join(lines)}nmt_requests_waiting {len(self._running)}\n")
 
-    async def _fields(self, request: Request, kind: type[Fields]) -> tuple[Fields, Any]:
-        """Return the parameters of a request, JSON or a form of either kind, and its file. Raises RequestError."""
+    async def _fields(self, request: Request, kind: type[Fields]) -> tuple[Fields, tuple[str, bytes]]:
+        """Return the parameters of a request, JSON or a form of either kind, and a file. Raises RequestError."""
         content_type, body = request.headers.get("content-type", ""), await self._body(request, kind is FileRequest)
+        file = "", b""
         try:
             if content_type.startswith("multipart/"):
-                given: Any = dict(await MultiPartParser(request.headers, _once(body), max_files=1).parse())
+                given: Any = dict(form := await MultiPartParser(request.headers, _once(body), max_files=1).parse())
+                if isinstance(upload := given.get("file"), UploadFile):
+                    file = upload.filename or "", await upload.read()
+                await form.close()
             else:
                 given = parse_json(body) if "json" in content_type else dict(parse_qsl(body.decode(), errors="strict"))
             fields = kind.model_validate(given)
@@ -176,7 +180,7 @@ class Server:
         request.scope["characters"] = count = sum(map(len, getattr(fields, "texts", ())))
         if count > self.settings.characters:
             raise RequestError(413, f"the texts have {count:,} characters, at most {self.settings.characters:,}")
-        return fields, given.get("file")
+        return fields, file
 
     async def _body(self, request: Request, has_file: bool) -> bytes:
         """Return the body of a request. Raises RequestError if it is too large or arrives too slowly."""
