@@ -33,7 +33,7 @@ _WARM_UP = ["a", "b", "c", "d", "e"]  # after a few sentences, weights are laid 
 
 def serve(request: ServeRequest, console: Console) -> None:
     """Answer requests until SIGINT or SIGTERM, then finish the accepted ones. Raises NMTError."""
-    with closing(_listening_socket(request.host, request.port)) as listener:
+    with closing(listening_socket(request.host, request.port)) as listener:
         settings = _settings(request, listener)
         runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
         set_threads(runtime)
@@ -60,11 +60,14 @@ def serve(request: ServeRequest, console: Console) -> None:
                 uvicorn.Server(config).run([listener])
 
 
-def _listening_socket(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises ConfigError."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family)
+        listener = socket.create_server(address[:2], family=family)
+        # for its connections; asyncio sets it only for sockets that it creates. Without it, answers take 40 ms more
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--host {host} --port {port}: cannot listen there: {error}; give another port") from None
 

@@ -106,7 +106,7 @@ class Service:
         """Return the answer to a request for the translation of texts."""
         direction, detected = self.direction(request, request.texts)
         queue = self.queues[direction]
-        options = _options(queue.translator, direction[1], request.alternatives, request.alignment)
+        options = options_for(queue.translator, direction[1], request.alternatives, request.alignment)
         if request.glossary:
             options = replace(options, glossary=Glossary(request.glossary))
         make = _text_answers if request.format == "text" else _html_answers
@@ -119,7 +119,7 @@ class Service:
         """Return a document with its texts translated, its target language and the number of its characters."""
         format_ = recognized_format(named_format(None, Path(name)), name, data[: 1 << 16])
         direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
-        options = _options(self.queues[direction].translator, direction[1], 0, False)
+        options = options_for(self.queues[direction].translator, direction[1], 0, False)
         translator = QueuedTranslator(self.queues[direction], abandoned)
         if format_ == "text":
             content = Content.decode(data, name)
@@ -138,7 +138,8 @@ class Service:
 
 
 @lru_cache
-def _options(translator: Translator, target: str, alternatives: int, alignment: bool) -> TranslateOptions:
+def options_for(translator: Translator, target: str, alternatives: int, alignment: bool) -> TranslateOptions:
+    """Return how to translate without a glossary."""
     options = translator.options(n_best=1 + alternatives, to=target)
     # greedy search is faster without log-probabilities, which no answer has
     search = options.search.model_copy(update={"log_probs": alternatives > 0})

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from nmt.commands.requests import ServeRequest
-from nmt.commands.serve import _settings
+from nmt.commands.serve import _settings, listening_socket
 from tests.builders import run_command, save_model, tiny_loaded_model, write_lines
 
 
@@ -40,7 +40,8 @@ def test_signal_ends_a_server_after_the_accepted_requests(
         stack.callback(program.kill)  # if a check fails
         assert program.stderr is not None
         started = program.stderr.readline()
-        assert (shown := re.match(r"en → it: (http://127\.0\.0\.1:\d+/) ", started)), started
+        shown = re.match(r"en → it: (http://127\.0\.0\.1:\d+/) ", started)
+        assert shown, started
         address = shown[1]
         (folder,) = tmp_path.glob("nmt-serve-*")
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -67,6 +68,13 @@ def test_signal_ends_a_server_after_the_accepted_requests(
     assert "cat" not in rest
     assert "another" not in rest
     assert not folder.exists()
+
+
+def test_connections_send_small_packets_at_once() -> None:
+    with listening_socket("127.0.0.1", 0) as listener:
+        client = socket.create_connection(listener.getsockname())
+        with client, listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_loopback_requires_known_hosts_and_other_addresses_do_not(tmp_path: Path) -> None:

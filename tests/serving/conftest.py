@@ -1,6 +1,5 @@
 """Servers in a thread, on real sockets of the loopback."""
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import uvicorn
 
+from nmt.commands.serve import listening_socket
 from nmt.config import RuntimeSettings
 from nmt.serving.api import Service
 from nmt.serving.app import Server, Settings
@@ -39,7 +39,7 @@ def serve(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> I
     with ExitStack() as stack:
 
         def started(**changes: Any) -> Running:
-            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            listener = stack.enter_context(listening_socket("127.0.0.1", 0))
             log: list[str] = []
             folder = tmp_path_factory.mktemp("files")
             server = Server(Service([translator]), LIMITS._replace(**changes), folder, log.append)
