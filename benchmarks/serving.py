@@ -7,7 +7,7 @@ each the next one after the answer. Engines, in turn, each in a forked process: 
 requests; CTranslate2 in float32 with the same weights and beam, which translates each request by itself in the thread
 of its handler. At the end, `Translator` in this process translates the lines one by one, without a server: what one
 client can reach. The lines of a first tenth of the requests are sent before as a warm-up. Clients compute on the same
-cores. Prints a table and one JSON line.
+cores; where other work does too, the CPU time of the server is what can be compared. Prints a table and one JSON line.
 """
 
 import argparse
@@ -57,34 +57,38 @@ def main() -> None:
     lines = list(islice(cycle(read_lines(chosen.text)), chosen.requests))
     rows = list[dict[str, Any]]()
     for engine in ENGINES:
-        with served(engine, chosen.model, chosen.threads) as (port, languages):
+        with served(engine, chosen.model, chosen.threads) as (port, languages, cpu_seconds):
             send_all(port, languages, lines[: -(-len(lines) // 10)], 1)
-            rows += [row(engine, clients, *send_all(port, languages, lines, clients)) for clients in chosen.clients]
+            for clients in chosen.clients:
+                before = cpu_seconds()
+                seconds, times = send_all(port, languages, lines, clients)
+                rows.append(row(engine, clients, seconds, cpu_seconds() - before, times))
     rows.append(row("Translator, no server", 1, *without_server(chosen.model, lines, chosen.threads)))
-    print("| engine | clients | requests/s | p50 | p99 |\n|---|--:|--:|--:|--:|")
+    print("| engine | clients | requests/s | p50 | p99 | CPU of the server, a request |\n|---|--:|--:|--:|--:|--:|")
     for one in rows:
-        times = " | ".join(f"{one[name]:.1f} ms" for name in ("p50", "p99"))
+        times = " | ".join(f"{one[name]:.1f} ms" for name in ("p50", "p99", "cpu"))
         print(f"| {one['engine']} | {one['clients']} | {one['requests/s']:.1f} | {times} |")
     print(json.dumps({"torch": torch.__version__, "threads": chosen.threads, "results": rows}))
 
 
-def row(engine: str, clients: int, seconds: float, times: Sequence[float]) -> dict[str, Any]:
-    """Return the figures of one measurement; `times` are those of the requests."""
+def row(engine: str, clients: int, seconds: float, cpu: float, times: Sequence[float]) -> dict[str, Any]:
+    """Return the figures of one measurement, in milliseconds; `times` are the seconds of each request."""
     percentiles = statistics.quantiles(times, n=100, method="inclusive")
     p50, p99 = (1e3 * percentiles[rank - 1] for rank in (50, 99))
-    return {"engine": engine, "clients": clients, "requests/s": len(times) / seconds, "p50": p50, "p99": p99}
+    figures = {"requests/s": len(times) / seconds, "p50": p50, "p99": p99, "cpu": 1e3 * cpu / len(times)}
+    return {"engine": engine, "clients": clients, **figures}
 
 
-def without_server(model: Path, lines: Sequence[str], threads: int) -> tuple[float, list[float]]:
-    """Return the seconds for all lines and for each."""
+def without_server(model: Path, lines: Sequence[str], threads: int) -> tuple[float, float, list[float]]:
+    """Return the seconds for all lines, those of the CPU, and those for each line."""
     translator = translator_of(model, threads)
     options = options_for(translator, translator.languages.target[0], 0, False)
-    times = []
+    times, before = [], time.process_time()
     for line in lines:
         started = time.perf_counter()
         translator.translate_lines([line], options)
         times.append(time.perf_counter() - started)
-    return sum(times), times
+    return sum(times), time.process_time() - before, times
 
 
 def translator_of(model: Path, threads: int) -> Translator:
@@ -98,13 +102,18 @@ def translator_of(model: Path, threads: int) -> Translator:
 
 
 @contextmanager
-def served(engine: str, model: Path, threads: int) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Run a server in a new process; yield its port and its languages."""
+def served(engine: str, model: Path, threads: int) -> Iterator[tuple[int, tuple[str, str], Callable[[], float]]]:
+    """Run a server in a new process; yield its port, its languages, and a function: the CPU seconds that it used."""
     ours, theirs = multiprocessing.get_context("fork").Pipe()
     process = multiprocessing.get_context("fork").Process(target=run_server, args=(engine, model, threads, theirs))
     process.start()
+
+    def cpu_seconds() -> float:
+        ours.send("?")
+        return float(ours.recv())
+
     try:
-        yield ours.recv()
+        yield (*ours.recv(), cpu_seconds)
     finally:
         process.kill()
         process.join()
@@ -121,7 +130,14 @@ def run_server(engine: str, model: Path, threads: int, connection: Connection) -
     with listening_socket("127.0.0.1", 0) as listener, tempfile.TemporaryDirectory() as folder:
         server = Server(service, Settings(50_000, 1 << 20, 60, 128), Path(folder), lambda _: None)
         connection.send((listener.getsockname()[1], next(iter(service.queues))))
+        Thread(target=answer_cpu_seconds, args=(connection,), daemon=True).start()
         uvicorn.Server(uvicorn.Config(server, log_config=None, lifespan="off")).run([listener])
+
+
+def answer_cpu_seconds(connection: Connection) -> None:
+    """Answer each message with the CPU seconds of this process."""
+    while connection.recv():
+        connection.send(time.process_time())
 
 
 def with_program(model: Path, threads: int, translator: Translator) -> Callable[[TextRequest, Event], dict[str, Any]]:

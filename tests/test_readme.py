@@ -27,6 +27,7 @@ PAGES = {
                 "training",
                 "data",
                 "translating",
+                "serving",
                 "report",
                 "transformer",
                 "gpus",
