@@ -2,7 +2,6 @@
 
 import socket
 import sys
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from functools import partial
 from ipaddress import ip_address
@@ -74,11 +73,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
     """Return the settings of the server. Raises ConfigError for a file of keys without any."""
-    keys: Sequence[bytes] = ()
-    if request.api_keys is not None:
-        keys = [line.strip().encode() for line in read_lines(request.api_keys) if line.strip()]
-        if not keys:
-            raise ConfigError(f"{request.api_keys}: there is no key in it; write one a line")
+    lines = () if request.api_keys is None else read_lines(request.api_keys)
+    keys = [line.strip().encode() for line in lines if line.strip()]
+    if request.api_keys is not None and not keys:
+        raise ConfigError(f"{request.api_keys}: there is no key in it; write one a line")
     address = listener.getsockname()[0]
     # a page of another site may give its name this address (DNS rebinding), but cannot change the header Host
     names = ("localhost", "127.0.0.1", "::1", address, request.host, urlsplit(request.url).hostname or "")

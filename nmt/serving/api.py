@@ -117,7 +117,10 @@ class Service:
 
     def translate_file(self, request: FileRequest, name: str, data: bytes, abandoned: Event) -> tuple[bytes, str, int]:
         """Return a document with its texts translated, its target language and the number of its characters."""
-        format_ = recognized_format(named_format(None, Path(name)), name, data[: 1 << 16])
+        try:
+            format_ = recognized_format(named_format(None, Path(name)), name, data[: 1 << 16])
+        except ConfigError:  # its advice is for the command line
+            raise RequestError(400, f"{name}: documents of this format are not translated") from None
         direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
         options = options_for(self.queues[direction].translator, direction[1], 0, False)
         translator = QueuedTranslator(self.queues[direction], abandoned)

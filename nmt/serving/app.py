@@ -173,8 +173,7 @@ class Server:
             raise RequestError(400, f"Invalid request: parameter {'.'.join(map(str, name))}: {reason}") from None
         except (ValueError, MultiPartException) as error:
             raise RequestError(400, f"Invalid request: {error}") from None
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        key = str(given.get("api_key") or bearer).encode(errors="replace")
+        key = str(given.get("api_key")).encode(errors="replace")
         if self.settings.keys and not sum(hmac.compare_digest(key, one) for one in self.settings.keys):
             raise RequestError(403, "a valid api_key is required")
         request.scope["characters"] = count = sum(map(len, getattr(fields, "texts", ())))

@@ -114,5 +114,5 @@ def test_documents_are_translated_in_their_format(service: Service, translator: 
     assert made("a.txt", " the cat sleeps\r\n".encode("utf-16"), "auto").decode("utf-16") == f" {cat}\r\n"
     with pytest.raises(DataError, match=r"x\.docx"):
         made("x.docx", b"PK\x03\x04 word/document.xml")
-    with pytest.raises(ConfigError, match="pdf"):
+    with pytest.raises(RequestError, match=r"x\.pdf: documents of this format are not"):
         made("x.pdf", b"%PDF-1.7")
