@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 # torch first and alone: pip takes the build that its index offers (CPU or GPU), the other packages adapt to it
 	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
 	@$(VENV)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt \
-		-e '.[report,ct2,hf,filters,documents]'
+		-e '.[report,ct2,hf,filters,documents,serve]'
 	@touch $@
 
 # with Triton, which takes as much disk as torch for CPUs

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from nmt import __version__
-from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, TranslateRequest, file
+from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, ServeRequest, TranslateRequest, file
 from nmt.errors import check_installed
 from nmt.system.command_process import errors_explained, quick_imports, run_to_exit
 
@@ -147,6 +147,21 @@ def translate(console: "Console", request: TranslateRequest) -> None:
         from nmt.commands import translate as module
 
     module.translate(request, console)
+
+
+@command(epilog="Example: nmt serve --model mine/run")
+def serve(console: "Console", request: ServeRequest) -> None:
+    """Serve translations to LibreTranslate's clients, and a page for browsers.
+
+    Only programs of this machine can connect, unless --host names another address. Ctrl-C ends the server after the
+    accepted requests.
+    """
+    for package in ("starlette", "uvicorn", "python_multipart"):
+        check_installed(package, ", which the server needs (the extra `serve`),")
+    with quick_imports():
+        from nmt.commands import serve as module
+
+    module.serve(request, console)
 
 
 @command(epilog="Example: nmt score out.it test.it --baseline other.it --target-lang it")

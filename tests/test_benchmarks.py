@@ -35,6 +35,10 @@ COMMANDS = {
         r'{"pairs": 900, .*}\n',
     ),
     "benchmarks/required_phrases.py": ("run items.tsv", r"2 lines, 1 with (.*\n)+\| true \| 100.0% .*\n"),
+    "benchmarks/serving.py": (
+        "run test.en --requests 12 --clients 1 3",
+        r"(\| (nmt|nmt, single requests|CTranslate2) \| [13] \| .* ms \|\n){6}\| Translator, no server .*\n{.*}\n",
+    ),
     "benchmarks/techniques.py": (
         "plan.yaml techniques",
         r"(\| recipe \| 2 .* \+0\.00 \|\n\| no dropout \| 2 .* \|\n){\"recipe\": .*}\n",
@@ -86,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
     ),
 )
 def test_program_runs_to_its_last_line(program: str, folder: Path, warm_programs: Path) -> None:
-    if program == "benchmarks/decoding_speed.py":
+    if program in ("benchmarks/decoding_speed.py", "benchmarks/serving.py"):
         pytest.importorskip("ctranslate2", reason="compares with CTranslate2: pip install ctranslate2")
     assert program in COMMANDS, "a new program: name the arguments of its smallest run"
     arguments, expected = COMMANDS[program]

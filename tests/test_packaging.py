@@ -58,12 +58,13 @@ def test_distribution_has_its_own_name_and_messages_install_from_the_checkout(re
         "hf",
         "filters",
         "documents",
+        "serve",
         "dev",
     }
     pages = [repository / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     for file in [*pages, *(repository / "docs").glob("*.md"), *(repository / "nmt").rglob("*.py")]:
         text = file.read_text(encoding="utf-8")
-        assert not re.search(r"nmt\[(ct2|documents|hf|report|tensorboard)|pip install '?nmt\b", text), file
+        assert not re.search(r"nmt\[(ct2|documents|hf|report|serve|tensorboard)|pip install '?nmt\b", text), file
 
 
 @pytest.fixture(scope="module")

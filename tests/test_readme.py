@@ -34,6 +34,7 @@ PAGES = {
                 "training",
                 "data",
                 "translating",
+                "serving",
                 "report",
                 "transformer",
                 "engine",

@@ -109,6 +109,50 @@ class TranslateRequest(NamedTuple):
     ] = None
 
 
+class ServeRequest(NamedTuple):
+    """The options of `nmt serve`."""
+
+    models: Annotated[
+        list[Path] | None,
+        Option(
+            "--model", "-m", metavar="DIR", help="A run or a model directory; can be repeated. Default: as translate."
+        ),
+    ] = None
+    host: Annotated[str, Option(metavar="NAME", help="Accept connections to this address; 0.0.0.0 is all.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="0 is a free one.")] = 8000
+    url: Annotated[
+        str, Option(metavar="URL", help="The address of the server for clients, behind a reverse proxy.")
+    ] = ""
+    api_keys: Annotated[Path | None, file(help="Require one of these keys, one a line.")] = None
+    origins: Annotated[
+        list[str] | None, Option("--cors", metavar="ORIGIN", help="Let pages of this origin use it; can be repeated.")
+    ] = None
+    characters: Annotated[
+        int, Option("--max-characters", min=1, metavar="N", help="The most characters of the texts of a request.")
+    ] = 50_000
+    megabytes: Annotated[int, Option("--max-megabytes", min=1, max=1000, metavar="N", help="The largest document.")] = (
+        10
+    )
+    waiting: Annotated[
+        int, Option("--max-waiting", min=1, max=1000, metavar="N", help="The most requests that wait.")
+    ] = 128
+    timeout: Annotated[
+        float, Option(min=0.1, metavar="SECONDS", help="The longest time until a request is answered.")
+    ] = 60
+    device: Annotated[
+        Literal["auto", "cuda", "mps", "cpu"], computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")
+    ] = "auto"
+    threads: Annotated[
+        int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
+    ] = None
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "int8"],
+        computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8."),
+    ] = "auto"
+
+
 class ScoreOptions(NamedTuple):
     """What `nmt score` computes and writes."""
 

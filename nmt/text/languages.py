@@ -120,6 +120,17 @@ def primary_code(code: str) -> str:
     return _ALIASES.get(primary, primary)
 
 
+def english_name(code: str) -> str:
+    """Return the English name of a language, the code of one without a name.
+
+    >>> english_name("it"), english_name("zh-Hant"), english_name("xh")
+    ('Italian', 'Chinese (zh-Hant)', 'Xhosa')
+    """
+    names = {short: name.capitalize() for name, short in (pair.split(":") for pair in _NAMES.split())}
+    name = names.get(primary_code(code), code)
+    return name if code in (primary_code(code), name) else f"{name} ({code})"
+
+
 def script_of(code: str) -> str | None:
     """Return the key in `SCRIPTS` of a language's script; None for languages of two scripts and unknown ones."""
     return _SCRIPT_OF.get(primary_code(code))
@@ -217,6 +228,11 @@ def identify(text: str) -> tuple[str, float]:
     """Return the primary code of the language that a text most probably is in, and the probability."""
     language, probability = _identifier().classify(text)
     return language, probability
+
+
+def probabilities(text: str) -> dict[str, float]:
+    """Return the probability of each language that py3langid has, by primary code."""
+    return dict(_identifier().rank(text))
 
 
 def confusable(found: str, code: str) -> bool:

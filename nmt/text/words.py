@@ -33,6 +33,18 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _WORD.finditer(text)]
 
 
+def linked_spans(source: str, text: str, links: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
+    """Return the start and end of the source word and of the word of the text of each link between them.
+
+    Words that `normalize` removes are not counted, as in alignments.
+
+    >>> linked_spans("\u200b Hi, Tom", "Ciao, Tom", [(0, 0), (1, 1)])
+    [(2, 5, 0, 5), (6, 9, 6, 9)]
+    """
+    spans = [[span for span in word_spans(side) if normalize(side[slice(*span)])] for side in (source, text)]
+    return [(*spans[0][i], *spans[1][j]) for i, j in links if i < len(spans[0]) and j < len(spans[1])]
+
+
 def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
     """Return the number of words in the concatenation of pieces, and the range of words that each piece overlaps.
 

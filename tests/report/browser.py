@@ -89,16 +89,16 @@ class Page:
         if event.get("method") == "Network.requestWillBeSent":
             self.addresses.append(event["params"]["request"]["url"])
 
-    def open(self, file: Path, width: int, scheme: str) -> None:
-        """Load a file in a window of this width and in the light or dark theme."""
+    def open(self, address: str, width: int, scheme: str) -> None:
+        """Load an address in a window of this width and in the light or dark theme."""
         self.faults.clear()
         self.addresses.clear()
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=file.as_uri())
-        self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'")
+        self.call("Page.navigate", url=address)
+        self.wait_for("location.protocol !== 'about:' && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """Return the value of a JavaScript expression, of a promise its result."""

@@ -70,7 +70,7 @@ def test_position_encodings_equal_the_formula() -> None:
 def test_waves_are_columns_of_the_formula() -> None:
     found = curves(position_waves())
     assert list(found) == ["dimension 4: sine", "dimension 5: cosine", "dimension 6: sine", "dimension 7: cosine"]
-    expected = np.array([sinusoid(position, 20).tolist() for position in range(100)])
+    expected = page.positional_encoding(100, 20).numpy()
     np.testing.assert_allclose([values for _, values in found.values()], expected.T[4:8], atol=1e-5)
 
 

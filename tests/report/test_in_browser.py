@@ -18,7 +18,7 @@ def test_page_requests_nothing_fits_a_phone_and_follows_the_theme(uninterrupted:
     with opened_browser(program, tmp_path / "profile") as page:
         colours = []
         for width, scheme in ((1200, "light"), (390, "dark")):
-            page.open(file, width, scheme)
+            page.open(file.as_uri(), width, scheme)
             assert page.run("document.querySelectorAll('svg').length") >= 10
             assert page.run("document.querySelectorAll('script').length") == 0
             assert page.run("document.documentElement.scrollWidth <= innerWidth")

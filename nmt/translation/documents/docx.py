@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from html import escape, unescape
 from io import BytesIO
+from zipfile import ZipFile
 
 from lxml import etree
 
@@ -22,6 +23,7 @@ _INVISIBLE = re.compile(r"(?<=<w:r) [^>]*\"(?=>)|<w:(?:proofErr|lastRenderedPage
 # Elements around runs; the begin and the end of a run, whose properties may contain previous ones.
 _AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")
 _RUN = re.compile(r"<w:r>(?:<w:rPr>.*?</w:rPr>(?!</w:rPrChange>))?|</w:r>")
+_MOST_UNPACKED = 1 << 28  # bytes: an archive of some kilobytes may unpack to gigabytes
 _EMPTY = re.compile(r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>|<w:(hyperlink|ins)\b[^>]*></w:\1>")
 
 
@@ -30,6 +32,8 @@ def read_docx(data: bytes, name: str) -> Document:
     try:
         from docx import Document as open_docx
 
+        if sum(member.file_size for member in ZipFile(BytesIO(data)).infolist()) > _MOST_UNPACKED:
+            raise ValueError(f"more than {_MOST_UNPACKED >> 20} MiB when unpacked")
         parts, entries, kept = list(open_docx(BytesIO(data)).part.package.iter_parts()), list[Entry](), list[str]()
         for part in parts:
             if part.content_type.endswith(("document.main+xml", "header+xml", "footer+xml")):

@@ -11,7 +11,7 @@ from nmt.translation.documents.document import MARKS, Format
 
 FORMATS: tuple[str, ...] = get_args(Format)
 _TABLE_LINES, _LEAST_TABLE_LINES = 20, 3
-_ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMATS} | {
+ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMATS} | {
     ".arb": "json", ".pot": "po", ".xlf": "xliff", ".sdlxliff": "xliff", ".mxliff": "xliff", ".mqxliff": "xliff",
     ".ndjson": "jsonl", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".xml": "android",
 }  # fmt: skip
@@ -55,9 +55,9 @@ def named_format(option: str | None, path: Path | None) -> Format | None:
     ending = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
     if _TEXT.fullmatch(ending) or is_language(ending[1:]):
         return None
-    if ending not in _ENDINGS:
+    if ending not in ENDINGS:
         raise ConfigError(f"--input {path}: files in the format {ending} {_ADVICE}")
-    return _ENDINGS[ending]
+    return ENDINGS[ending]
 
 
 def recognized_format(named: Format | None, place: str, start: bytes) -> Format:

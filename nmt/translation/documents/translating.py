@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from nmt.system.console import Console, counted
 from nmt.system.distributed import on_rank_zero, scatter_map
@@ -40,6 +41,16 @@ _READERS: dict[Format, Callable[[Content, ReadOptions], Document]] = {
 }  # fmt: skip
 
 
+class LineTranslator(Protocol):
+    """A `Translator`, or what translates lines in its place."""
+
+    def line_batches(self, lines: Iterable[Line]) -> Iterator[list[Line]]:
+        """Yield lines in batches."""
+
+    def translate_lines(self, lines: Sequence[Line], options: TranslateOptions) -> list[Translation]:
+        """Return a translation for each line."""
+
+
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
     """Find the texts of a file. Raises DataError for a damaged one."""
     with limits_reported(name):
@@ -55,7 +66,7 @@ def _read_text(data: bytes, name: str, options: ReadOptions) -> Document:
 
 
 def translate_document(
-    translator: Translator, document: Document | None, options: TranslateOptions, console: Console
+    translator: LineTranslator, document: Document | None, options: TranslateOptions, console: Console
 ) -> bytes:
     """Return the file with its texts translated; the processes of torchrun translate together.
 
@@ -100,7 +111,7 @@ def translate_html(translator: Translator, text: str, options: TranslateOptions 
 
 
 def translate_entries(
-    translator: Translator, entries: Sequence[Entry], options: TranslateOptions, advance: Callable[[int], object]
+    translator: LineTranslator, entries: Sequence[Entry], options: TranslateOptions, advance: Callable[[int], object]
 ) -> list[str]:
     """Write the translations of entries, equal lines once; return the places of those that differ in content."""
     made: dict[Line, Translation] = {}

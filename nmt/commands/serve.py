@@ -1,0 +1,86 @@
+"""`nmt serve`: a translation server."""
+
+import socket
+import sys
+from contextlib import closing, suppress
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.middleware.cors import CORSMiddleware
+
+from nmt.commands.requests import ServeRequest
+from nmt.commands.translate import default_model
+from nmt.config import RuntimeSettings
+from nmt.errors import ConfigError
+from nmt.serving.api import Service
+from nmt.serving.app import Server, Settings
+from nmt.system.console import Console
+from nmt.system.device import set_threads
+from nmt.system.workers import reuse_freed_ram
+from nmt.text.languages import probabilities
+from nmt.text.readers.opening import read_lines
+from nmt.translation.translator import Translator
+
+_CONNECTIONS = 1024  # at a time, of all clients
+_WARM_UP = ["a", "b", "c", "d", "e"]  # after a few sentences, weights are laid out for speed
+
+
+def serve(request: ServeRequest, console: Console) -> None:
+    """Answer requests until SIGINT or SIGTERM, then finish the accepted ones. Raises NMTError."""
+    with closing(listening_socket(request.host, request.port)) as listener:
+        settings = _settings(request, listener)
+        runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
+        set_threads(runtime)
+        reuse_freed_ram()
+        translators = [Translator.load(model, runtime) for model in request.models or [default_model()]]
+        service = Service(translators)
+        for translator in translators:
+            list(translator.translate(_WARM_UP, to=translator.languages.target[0]))
+        probabilities("")  # reads the model of py3langid
+        with TemporaryDirectory(prefix="nmt-serve-") as folder:
+            log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)
+            app: Any = Server(service, settings, Path(folder), log)
+            if request.origins:
+                app = CORSMiddleware(app, request.origins, allow_methods=["*"], allow_headers=["*"])
+            config = uvicorn.Config(
+                app, log_config=None, log_level="critical", lifespan="off", ws="none", server_header=False,
+                limit_concurrency=_CONNECTIONS, proxy_headers=bool(request.url),
+                timeout_graceful_shutdown=round(2 * request.timeout + 1),
+            )  # fmt: skip
+            host, port = listener.getsockname()[:2]
+            directions = ", ".join(translator.languages.names for translator in translators)
+            console.info(f"{directions}: http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends)")
+            with suppress(KeyboardInterrupt):  # uvicorn raises the signal again when the accepted requests are answered
+                uvicorn.Server(config).run([listener])
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family)
+        # for its connections; asyncio sets it only for sockets that it creates. Without it, answers take 40 ms more
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--host {host} --port {port}: cannot listen there: {error}; give another port") from None
+
+
+def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
+    """Return the settings of the server. Raises ConfigError for a file of keys without any."""
+    lines = () if request.api_keys is None else read_lines(request.api_keys)
+    keys = [line.strip().encode() for line in lines if line.strip()]
+    if request.api_keys is not None and not keys:
+        raise ConfigError(f"{request.api_keys}: there is no key in it; write one a line")
+    address = listener.getsockname()[0]
+    # a page of another site may give its name this address (DNS rebinding), but cannot change the header Host
+    names = ("localhost", "127.0.0.1", "::1", address, request.host, urlsplit(request.url).hostname or "")
+    hosts = names if ip_address(address).is_loopback else ()
+    return Settings(
+        request.characters, request.megabytes << 20, request.timeout, request.waiting, keys, hosts, request.url
+    )

@@ -1,0 +1,202 @@
+"""What the requests of LibreTranslate's interface return, without HTTP: texts, documents, languages.
+
+The interface is that of LibreTranslate (https://docs.libretranslate.com/api/operations/translate/); `glossary` and
+`alignment` are additions. Several threads may use it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from nmt.errors import ConfigError
+from nmt.serving.request_queue import QueuedTranslator, RequestQueue
+from nmt.system.console import Console
+from nmt.text.glossary import Glossary
+from nmt.text.languages import english_name, primary_code, probabilities
+from nmt.text.words import linked_spans
+from nmt.translation.documents.document import Content, ReadOptions
+from nmt.translation.documents.markup import read_html
+from nmt.translation.documents.recognizing import named_format, recognized_format
+from nmt.translation.documents.translating import read_document, translate_document, translate_entries
+from nmt.translation.options import TranslateOptions
+from nmt.translation.translator import Translation, Translator
+
+_LINE_END = re.compile(r"(\r\n?|\n)")
+_TAG = re.compile(r"<[^>]*>")
+Filled = Annotated[str, Field(min_length=1)]
+
+
+class RequestError(Exception):
+    """A request that is refused: the status of the answer, and the message in it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class DetectRequest(BaseModel):
+    """The parameters of /detect."""
+
+    q: Filled | Annotated[list[str], Field(min_length=1, max_length=1000)]
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts."""
+        return [self.q] if isinstance(self.q, str) else self.q
+
+
+class FileRequest(BaseModel):
+    """The parameters of /translate_file, beside the file."""
+
+    source: Filled
+    target: Filled
+
+
+class TextRequest(FileRequest, DetectRequest):
+    """The parameters of /translate."""
+
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Field(ge=0, le=10)] = 0
+    alignment: bool = False
+    glossary: Annotated[dict[Filled, Filled], Field(max_length=1000)] = {}
+
+
+class Service:
+    """The models of a server by source and target language."""
+
+    def __init__(self, translators: Sequence[Translator]) -> None:
+        """Start a thread for each model. Raises ConfigError for two models of one direction."""
+        self.queues: dict[tuple[str, str], RequestQueue] = {}
+        for queue in map(RequestQueue, translators):
+            languages = queue.translator.languages
+            for direction in ((languages.source, target) for target in languages.target):
+                if direction in self.queues:
+                    raise ConfigError(f"--model: two models translate {' → '.join(direction)}; give one of them")
+                self.queues[direction] = queue
+        self.codes = list(dict.fromkeys(code for direction in self.queues for code in direction))
+
+    def languages(self) -> list[dict[str, Any]]:
+        """Return each language with its English name and the languages that it is translated to."""
+        targets = {code: [target for source, target in self.queues if source == code] for code in self.codes}
+        return [{"code": code, "name": english_name(code), "targets": targets[code]} for code in self.codes]
+
+    def detect(self, texts: Sequence[str], codes: Sequence[str]) -> list[dict[str, Any]]:
+        """Return languages by their probability for a text, in percent, the most probable first."""
+        found = probabilities("\n".join(texts))
+        percent = {code: round(100 * found.get(primary_code(code), 0), 1) for code in codes}
+        return [{"confidence": percent[code], "language": code} for code in sorted(codes, key=lambda c: -percent[c])]
+
+    def direction(self, request: FileRequest, texts: Sequence[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
+        """Return source and target; for `auto` also what `detect` found. Raises RequestError for other languages."""
+        target, detected = self._known(request.target), None
+        if request.source == "auto" and (sources := [source for source, to in self.queues if to == target]):
+            detected = self.detect([_TAG.sub(" ", text) for text in texts], sources)[0]
+        source = detected["language"] if detected else self._known(request.source)
+        if (source, target) not in self.queues:
+            raise RequestError(400, f"{target} is not available as a target language from {source}")
+        return (source, target), detected
+
+    def translate(self, request: TextRequest, abandoned: Event) -> dict[str, Any]:
+        """Return the answer to a request for the translation of texts."""
+        direction, detected = self.direction(request, request.texts)
+        queue = self.queues[direction]
+        options = options_for(queue.translator, direction[1], request.alternatives, request.alignment)
+        if request.glossary:
+            options = replace(options, glossary=Glossary(request.glossary))
+        make = _text_answers if request.format == "text" else _html_answers
+        answers = list(make(QueuedTranslator(queue, abandoned), request.texts, options))
+        if detected:
+            answers = [{**answer, "detectedLanguage": detected} for answer in answers]
+        return answers[0] if isinstance(request.q, str) else {key: [one[key] for one in answers] for key in answers[0]}
+
+    def translate_file(self, request: FileRequest, name: str, data: bytes, abandoned: Event) -> tuple[bytes, str, int]:
+        """Return a document with its texts translated, its target language and the number of its characters."""
+        try:
+            format_ = recognized_format(named_format(None, Path(name)), name, data[: 1 << 16])
+        except ConfigError:  # its advice is for the command line
+            raise RequestError(400, f"{name}: documents of this format are not translated") from None
+        direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
+        options = options_for(self.queues[direction].translator, direction[1], 0, False)
+        translator = QueuedTranslator(self.queues[direction], abandoned)
+        if format_ == "text":
+            content = Content.decode(data, name)
+            (answer,) = _text_answers(translator, [content.text], options)
+            return content.encode(answer["translatedText"]), direction[1], len(content.text)
+        document = read_document(data, name, ReadOptions(format_, languages=direction))
+        count = sum(len(entry.line.text) for entry in document.entries)
+        return translate_document(translator, document, options, Console(silent=True)), direction[1], count
+
+    def _known(self, requested: str) -> str:
+        """Return the code of the server for a language: the same one, or another of the language."""
+        same = [code for code in self.codes if primary_code(code) == primary_code(requested)]
+        if not same:
+            raise RequestError(400, f"{requested} is not supported")
+        return requested if requested in same else same[0]
+
+
+@lru_cache
+def options_for(translator: Translator, target: str, alternatives: int, alignment: bool) -> TranslateOptions:
+    """Return how to translate without a glossary."""
+    options = translator.options(n_best=1 + alternatives, to=target)
+    # greedy search is faster without log-probabilities, which no answer has
+    search = options.search.model_copy(update={"log_probs": alternatives > 0})
+    return replace(options, search=search, alignment=alignment)
+
+
+def _text_answers(
+    translator: QueuedTranslator, texts: Sequence[str], options: TranslateOptions
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
+    parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
+    batches = translator.line_batches([line.strip() for pieces in parts for line in pieces[::2]])
+    found = iter([one for batch in batches for one in translator.translate_lines(batch, options)])
+    for pieces in parts:
+        lines = [next(found) for _ in pieces[::2]]
+        ranked = [[one.text, *(other.text for other in one.alternatives)] for one in lines]
+        best, *others = (
+            _rejoined(pieces, [ways[min(rank, len(ways) - 1)] for ways in ranked])
+            for rank in range(max(map(len, ranked)))
+        )
+        answer: dict[str, Any] = {"translatedText": "".join(best)}
+        if options.search.n_best > 1:
+            answer["alternatives"] = list(map("".join, others))
+        if options.alignment:
+            answer["alignment"] = _spans(pieces, best, lines)
+        yield answer
+
+
+def _rejoined(pieces: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Return the pieces of a text with other lines, which have the spaces around those that they replace."""
+    made = list(pieces)
+    for index, (piece, line) in enumerate(zip(pieces[::2], lines, strict=True)):
+        if piece.strip():
+            made[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
+    return made
+
+
+def _spans(pieces: Sequence[str], made: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
+    """Return the aligned words of a text: start and end in the source, start and end in the translation."""
+    spans, source, target = list[list[int]](), 0, 0
+    for index, (piece, text) in enumerate(zip(pieces, made, strict=True)):
+        links = lines[index // 2].alignment if index % 2 == 0 else None
+        for first, end, *others in linked_spans(piece, text, links or ()):
+            spans.append([source + first, source + end, *(target + at for at in others)])
+        source, target = source + len(piece), target + len(text)
+    return spans
+
+
+def _html_answers(
+    translator: QueuedTranslator, texts: Sequence[str], options: TranslateOptions
+) -> Iterator[dict[str, Any]]:
+    """Yield the answer for each HTML text, which has neither alternatives nor an alignment."""
+    for text in texts:
+        document = read_html(Content("HTML", text), ReadOptions("html"))
+        translate_entries(translator, document.entries, options, lambda _: None)
+        answer: dict[str, Any] = {"translatedText": document.encoded().decode()}
+        yield {**answer, "alternatives": []} if options.search.n_best > 1 else answer

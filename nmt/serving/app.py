@@ -1,0 +1,243 @@
+"""The server as an ASGI application: paths, limits, keys, metrics and the log, around `nmt.serving.api`.
+
+Texts are in no line of the log, and names of uploaded files are never used as paths.
+"""
+
+import asyncio
+import hmac
+import re
+import secrets
+import time
+import traceback
+from base64 import b64encode
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from hashlib import sha256
+from inspect import isawaitable
+from pathlib import Path
+from threading import Event
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, quote
+
+from pydantic import ValidationError
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from nmt.errors import NMTError
+from nmt.serving.api import DetectRequest, FileRequest, RequestError, Service, TextRequest
+from nmt.system.files import parse_json
+from nmt.translation.documents.recognizing import ENDINGS
+from nmt.translation.translator import plain_json
+
+_FILES_KEPT, _FILE_SECONDS = 64, 1800
+_SECONDS = ("0.01", "0.03", "0.1", "0.3", "1", "3", "10", "30", "+Inf")  # the upper bounds of the histogram
+_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
+
+Fields = TypeVar("Fields", DetectRequest, FileRequest, TextRequest)
+
+
+class Settings(NamedTuple):
+    """The limits of a server, and who may use it."""
+
+    characters: int  # of the texts of a request
+    size: int  # bytes of an uploaded file
+    seconds: float  # until a request has arrived, and again until it is answered
+    waiting: int  # requests that are translated or wait for it
+    keys: Sequence[bytes] = ()  # one of which a request must have, if there are any
+    hosts: Sequence[str] = ()  # the names that the header Host may have; any if there are none
+    url: str = ""  # the address for clients behind a reverse proxy
+
+
+class Server:
+    """The ASGI application."""
+
+    def __init__(self, service: Service, settings: Settings, folder: Path, log: Callable[[str], None]) -> None:
+        """Take the folder for translated files, and what gets a line for each request."""
+        self.service, self.settings, self.folder, self.log = service, settings, folder, log
+        self._executor, self._running = ThreadPoolExecutor(settings.waiting), set[Future[Any]]()
+        self._files: dict[str, str] = {}  # the names of translated files by their tokens
+        self._metrics = Counter[str]()
+        self._page, self._policy = _page()
+        self._endpoints: dict[str, Callable[[Request], Any]] = {
+            "POST /translate": self.translate, "POST /translate_file": self.translate_file, "POST /detect": self.detect,
+            "GET /": lambda _: HTMLResponse(self._page, headers={"content-security-policy": self._policy}),
+            "GET /languages": lambda _: service.languages(), "GET /health": lambda _: {"status": "ok"},
+            "GET /frontend/settings": self.frontend_settings, "GET /metrics": self.metrics,
+            "GET /download_file": self.download_file,
+        }  # fmt: skip
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever is wrong with it; log and count it."""
+        started, request, scope["characters"] = time.monotonic(), Request(scope, receive), 0
+        path = "/download_file" if scope["path"].startswith("/download_file/") else scope["path"]
+        endpoint = self._endpoints.get(f"{scope['method'].replace('HEAD', 'GET')} {path}")
+        try:
+            if self.settings.hosts and request.url.hostname not in self.settings.hosts:
+                raise RequestError(403, "this server has another name; see --url")
+            if endpoint is None:
+                raise RequestError(404, "not found: there is no such path with this method")
+            content = endpoint(request)
+            content = await content if isawaitable(content) else content
+            response = content if isinstance(content, Response) else _json(content)
+        except ClientDisconnect:
+            response = Response(status_code=499)  # for the log: nobody receives it
+        except (RequestError, NMTError) as error:
+            status = error.status if isinstance(error, RequestError) else 400
+            response = _json({"error": str(error)}, status)
+            response.headers.update({"retry-after": "1"} if status == 503 else {})
+        except Exception as error:
+            places = [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)]
+            self.log(f"internal error: {type(error).__name__}: {', '.join(places)}")
+            response = _json({"error": "internal error; the log of the server has its place"}, 500)
+        response.headers.update(_HEADERS)
+        await response(scope, receive, send)
+        seconds, name = time.monotonic() - started, path if endpoint else "-"
+        self._metrics[f'nmt_requests_total{{path="{name}",status="{response.status_code}"}}'] += 1
+        self._metrics.update(f'nmt_request_seconds_bucket{{le="{at}"}}' for at in _SECONDS if seconds <= float(at))
+        self._metrics.update({"nmt_request_seconds_sum": seconds, "nmt_request_seconds_count": 1})
+        self._metrics["nmt_characters_total"] += scope["characters"]
+        client, now = (scope["client"] or "-")[0], time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        result = f"{response.status_code} {scope['characters']} characters {1000 * seconds:.0f} ms"
+        self.log(f"{now} {client} {scope['method']} {name} {result}")
+
+    async def translate(self, request: Request) -> Any:
+        """Translate texts."""
+        fields, _ = await self._fields(request, TextRequest)
+        return await self._run(request, partial(self.service.translate, fields))
+
+    async def detect(self, request: Request) -> Any:
+        """Detect the language of a text."""
+        fields, _ = await self._fields(request, DetectRequest)
+        return await self._run(request, lambda _: self.service.detect(fields.texts, self.service.codes))
+
+    async def translate_file(self, request: Request) -> Any:
+        """Translate a document; the answer has the address of the new one."""
+        fields, (client_name, data) = await self._fields(request, FileRequest)
+        if not client_name:
+            raise RequestError(400, "Invalid request: missing file parameter")
+        name = Path(re.sub(r".*[/\\]|[^\w.-]", "_", client_name)[-80:])
+        work = partial(self.service.translate_file, fields, name.name, data)
+        translated, target, request.scope["characters"] = await self._run(request, work)
+        while len(self._files) >= _FILES_KEPT:
+            self._remove(next(iter(self._files)))
+        token, file = secrets.token_hex(16), f"{name.stem}.{target}{name.suffix}"
+        (self.folder / token).write_bytes(translated)
+        self._files[token] = file
+        asyncio.get_running_loop().call_later(_FILE_SECONDS, self._remove, token)
+        url = self.settings.url or str(request.base_url)
+        return {"translatedFileUrl": f"{url.rstrip('/')}/download_file/{token}.{quote(file)}"}
+
+    def download_file(self, request: Request) -> Any:
+        """Return a translated document."""
+        token, _, file = request.scope["path"].removeprefix("/download_file/").partition(".")
+        if not file or self._files.get(token) != file:
+            raise RequestError(404, "there is no such file; the last files are kept for half an hour")
+        return FileResponse(self.folder / token, filename=file, media_type="application/octet-stream")
+
+    def frontend_settings(self, _: Request) -> Any:
+        """Return what clients of LibreTranslate request before they show a form."""
+        known, has_keys = {one["code"]: one for one in self.service.languages()}, bool(self.settings.keys)
+        return {
+            "charLimit": self.settings.characters, "frontendTimeout": 500, "apiKeys": has_keys,
+            "keyRequired": has_keys, "suggestions": False, "filesTranslation": True,
+            "supportedFilesFormat": [".txt", *ENDINGS],
+            "language": {"source": known[self.service.codes[0]], "target": known[self.service.codes[1]]},
+        }  # fmt: skip
+
+    def metrics(self, _: Request) -> Any:
+        """Return counts and times in the text format of Prometheus."""
+        types = "# TYPE nmt_requests_total counter\n# TYPE nmt_request_seconds histogram\n"
+        lines = [f"{name} {value}\n" for name, value in sorted(self._metrics.items())]
+        return PlainTextResponse(f"{types}{''.join(lines)}nmt_requests_waiting {len(self._running)}\n")
+
+    async def _fields(self, request: Request, kind: type[Fields]) -> tuple[Fields, tuple[str, bytes]]:
+        """Return the parameters of a request, JSON or a form of either kind, and a file. Raises RequestError."""
+        content_type, body = request.headers.get("content-type", ""), await self._body(request, kind is FileRequest)
+        file = "", b""
+        try:
+            if content_type.startswith("multipart/"):
+                given: Any = dict(form := await MultiPartParser(request.headers, _once(body), max_files=1).parse())
+                if isinstance(upload := given.get("file"), UploadFile):
+                    file = upload.filename or "", await upload.read()
+                await form.close()
+            else:
+                given = parse_json(body) if "json" in content_type else dict(parse_qsl(body.decode(), errors="strict"))
+            fields = kind.model_validate(given)
+        except ValidationError as error:
+            name, reason = error.errors()[0]["loc"][:1], error.errors()[0]["msg"]
+            raise RequestError(400, f"Invalid request: parameter {'.'.join(map(str, name))}: {reason}") from None
+        except (ValueError, MultiPartException) as error:
+            raise RequestError(400, f"Invalid request: {error}") from None
+        key = str(given.get("api_key")).encode(errors="replace")
+        if self.settings.keys and not sum(hmac.compare_digest(key, one) for one in self.settings.keys):
+            raise RequestError(403, "a valid api_key is required")
+        request.scope["characters"] = count = sum(map(len, getattr(fields, "texts", ())))
+        if count > self.settings.characters:
+            raise RequestError(413, f"the texts have {count:,} characters, at most {self.settings.characters:,}")
+        return fields, file
+
+    async def _body(self, request: Request, has_file: bool) -> bytes:
+        """Return the body of a request. Raises RequestError if it is too large or arrives too slowly."""
+        # a character of a text has at most 12 bytes, as two escapes of JSON
+        most, body = (1 << 16) + (self.settings.size if has_file else 12 * self.settings.characters), bytearray()
+        try:
+            async with asyncio.timeout(self.settings.seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise RequestError(413, f"the request has more than {most:,} bytes")
+        except TimeoutError:
+            raise RequestError(408, "the request did not arrive in time") from None
+        return bytes(body)
+
+    async def _run(self, request: Request, work: Callable[[Event], Any]) -> Any:
+        """Return the result of work in a thread. Raises RequestError if too many wait, or if it takes too long."""
+        if len(self._running) >= self.settings.waiting:
+            raise RequestError(503, "too many requests wait; try again in a second")
+        abandoned = Event()
+        running = self._executor.submit(work, abandoned)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        result, closed = asyncio.wrap_future(running), asyncio.ensure_future(_closed(request))
+        try:
+            await asyncio.wait((result, closed), timeout=self.settings.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if result.done():
+                return result.result()
+            raise ClientDisconnect if closed.done() else RequestError(504, "the translation takes too long")
+        finally:
+            abandoned.set()
+            result.cancel()
+            closed.cancel()
+
+    def _remove(self, token: str) -> None:
+        if self._files.pop(token, None) is not None:
+            (self.folder / token).unlink()
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(plain_json(content), status, media_type="application/json")
+
+
+def _page() -> tuple[str, str]:
+    """Return the page and its policy: it runs only its own script and requests nothing from elsewhere."""
+    page = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    policy = "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+    for name in ("script", "style"):
+        content = page.partition(f"<{name}>")[2].partition(f"</{name}>")[0]
+        policy += f"; {name}-src 'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    return page, f"{policy}; frame-ancestors 'none'"
+
+
+async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+async def _closed(request: Request) -> None:
+    """Return when the client closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

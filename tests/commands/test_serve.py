@@ -1,0 +1,100 @@
+"""`nmt serve`: signals end it after the accepted requests; options that cannot work are explained."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from urllib.request import Request, urlopen
+
+import pytest
+
+from nmt.commands.requests import ServeRequest
+from nmt.commands.serve import _settings, listening_socket
+from tests.builders import run_command, save_model, tiny_loaded_model, write_lines
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serve") / "model"
+    save_model(folder, tiny_loaded_model())
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_a_server_after_the_accepted_requests(
+    number: signal.Signals, model: Path, repository: Path, tmp_path: Path
+) -> None:
+    """Not with the fixture `warm_python`, whose folder for temporary files is fixed."""
+    keys = write_lines(tmp_path / "keys", "one key", "", "another")
+    arguments = ["serve", "-m", model, "--port", "0", "--api-keys", keys, "--cors", "https://a.example"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(repository)}
+    command = [sys.executable, "-m", "nmt", *map(str, arguments)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as program, ExitStack() as stack:
+        stack.callback(program.kill)  # if a check fails
+        assert program.stderr is not None
+        started = program.stderr.readline()
+        shown = re.match(r"en → it: (http://127\.0\.0\.1:\d+/) ", started)
+        assert shown, started
+        address = shown[1]
+        (folder,) = tmp_path.glob("nmt-serve-*")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        fields = {"q": "\n".join(f"the cat {i} sleeps ." for i in range(600)), "source": "en", "target": "it"}
+        request = Request(f"{address}translate", json.dumps({**fields, "api_key": "another"}).encode())
+        request.add_header("content-type", "application/json")
+        request.add_header("origin", "https://a.example")
+        found: list[tuple[str | None, int]] = []
+
+        def send() -> None:
+            with urlopen(request) as answer:
+                text = json.loads(answer.read())["translatedText"]
+                found.append((answer.headers["access-control-allow-origin"], len(text.split("\n"))))
+
+        thread = Thread(target=send)
+        thread.start()
+        while b"nmt_requests_waiting 0" in urlopen(f"{address}metrics").read():
+            pass
+        program.send_signal(number)
+        thread.join()
+        rest = program.stderr.read()
+        assert program.wait() == 0, rest
+    assert found == [("https://a.example", 600)]
+    assert "cat" not in rest
+    assert "another" not in rest
+    assert not folder.exists()
+
+
+def test_connections_send_small_packets_at_once() -> None:
+    with listening_socket("127.0.0.1", 0) as listener:
+        client = socket.create_connection(listener.getsockname())
+        with client, listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_loopback_requires_known_hosts_and_other_addresses_do_not(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        settings = _settings(ServeRequest(url="https://translate.example/it/"), listener)
+    assert {"localhost", "127.0.0.1", "translate.example"} <= set(settings.hosts)
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        assert not _settings(ServeRequest(host="0.0.0.0"), listener).hosts
+
+
+def test_options_that_cannot_work_are_explained(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for arguments, message in (
+            (["--port", port], "Address already in use"), (["--host", "no.such.invalid"], "cannot listen there"),
+            (["--port", "0", "--api-keys", write_lines(tmp_path / "none", " ")], "there is no key in it"),
+            (["--port", "0", "-m", tmp_path / "absent"], "absent"),
+        ):  # fmt: skip
+            result = run_command("serve", "-m", model, *arguments)
+            assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+    monkeypatch.setattr("nmt.errors.find_spec", lambda name: None)
+    result = run_command("serve", "-m", model)
+    assert (result.exit_code, "run: pip install starlette" in result.stderr) == (2, True)

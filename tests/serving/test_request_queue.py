@@ -1,0 +1,92 @@
+"""Requests that wait are one batch; options, errors and abandoned requests divide it."""
+
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
+from threading import Event
+from typing import Any
+
+import pytest
+
+from nmt.serving.request_queue import QueuedTranslator, RequestQueue, Submission
+
+PLAIN: Any = "plain options"
+OTHER: Any = "other options"
+
+
+class Recorder:
+    """In place of a translator: records the lines of each call, and waits in the first one."""
+
+    scale = 1
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.begun, self.go = Event(), Event()
+
+    def translate_lines(self, lines: Sequence[str], _: object) -> list[str]:
+        self.calls.append(list(lines))
+        self.begun.set()
+        assert self.go.wait(60)
+        if "bad" in lines:
+            raise ValueError("bad line")
+        return [line.upper() for line in lines]
+
+
+def submitted(queue: RequestQueue, lines: Sequence[str], options: Any = PLAIN, abandoned: bool = False) -> Future[Any]:
+    """Submit lines and return the future of their translations."""
+    result, event = Future[Any](), Event()
+    if abandoned:
+        event.set()
+    queue.submit(Submission(lines, options, event, result))
+    return result
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def queue(recorder: Recorder) -> RequestQueue:
+    """A queue whose thread translates a first line until `go` is set."""
+    queue = RequestQueue(recorder)  # type: ignore[arg-type]
+    submitted(queue, ["first"])
+    assert recorder.begun.wait(60)
+    return queue
+
+
+def test_requests_that_wait_are_translated_in_one_call_for_equal_options(
+    recorder: Recorder, queue: RequestQueue
+) -> None:
+    results = [
+        submitted(queue, lines, options) for lines, options in ((["a", "b"], PLAIN), (["c"], OTHER), (["d"], PLAIN))
+    ]
+    recorder.go.set()
+    assert [result.result(60) for result in results] == [["A", "B"], ["C"], ["D"]]
+    assert recorder.calls == [["first"], ["a", "b", "d"], ["c"]]
+
+
+def test_error_of_a_request_is_not_that_of_others_in_its_batch(recorder: Recorder, queue: RequestQueue) -> None:
+    good, bad, last = submitted(queue, ["a"]), submitted(queue, ["bad"]), submitted(queue, ["z"])
+    recorder.go.set()
+    with pytest.raises(ValueError, match="bad line"):
+        bad.result(60)
+    assert (good.result(60), last.result(60)) == (["A"], ["Z"])
+
+
+def test_abandoned_requests_are_not_translated_and_batches_have_a_limit(
+    recorder: Recorder, queue: RequestQueue
+) -> None:
+    gone, large, late = submitted(queue, ["x"], abandoned=True), submitted(queue, ["a"] * 300), submitted(queue, ["b"])
+    recorder.go.set()
+    with pytest.raises(CancelledError):
+        gone.result(60)
+    assert (large.result(60), late.result(60)) == (["A"] * 300, ["B"])
+    assert [len(lines) for lines in recorder.calls] == [1, 300, 1]
+
+
+def test_parts_of_a_long_document_let_other_requests_pass(recorder: Recorder, queue: RequestQueue) -> None:
+    lines = [f"line {number}" for number in range(100)]
+    parts = list(QueuedTranslator(queue, Event()).line_batches(lines))
+    assert [line for part in parts for line in part] == lines
+    assert max(map(len, parts)) < 50
+    recorder.go.set()
