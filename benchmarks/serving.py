@@ -32,7 +32,7 @@ import uvicorn
 
 from nmt.commands.serve import listening_socket
 from nmt.config import RuntimeSettings
-from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.formats.ctranslate2 import write_ctranslate2
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.serving import request_queue
 from nmt.serving.api import Service, TextRequest, options_for
