@@ -48,6 +48,7 @@ COMMANDS = {
         f"--set tokenizer.vocab_size=350 {TINY}",
         r"\| nmt \|.* 1\.00× \|\n\| other \|.*\n\nnmt: \d.*\n{.*}\n",
     ),
+    "docs/generate_code.py": ("", ""),
     "docs/generate_reference.py": ("", re.escape((REPOSITORY / "docs" / "recipe.md").read_text(encoding="utf-8"))),
 }
 """The arguments of each program, and the end of what it prints."""
@@ -86,7 +87,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
         str(path.relative_to(REPOSITORY))
         for name in ("benchmarks", "docs")
         for path in (REPOSITORY / name).glob("*.py")
-        if path.name != "prepare_on_cluster.py"  # run with two executors in tests/text/preparing/test_preparation.py
+        # run with two executors in tests/text/preparing/test_preparation.py, and in tests/test_readme.py
+        if path.name not in ("prepare_on_cluster.py", "transformer.py")
     ),
 )
 def test_program_runs_to_its_last_line(program: str, folder: Path, warm_programs: Path) -> None:

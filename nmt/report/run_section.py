@@ -90,7 +90,7 @@ def compared_drawing(runs: Sequence[RunRecords]) -> Drawing:
     """Draw loss and BLEU of several runs over each other, a colour for each."""
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
-        names = [str(run.path) for run in runs]
+        names = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
     figure = new_figure(3.6, WIDE)
     loss, bleu = figure.subplots(1, 2)
     results = []
