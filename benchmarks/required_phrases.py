@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sacrebleu
 
-from nmt.config import CorpusFile, RuntimeSettings
+from nmt.config import CorpusFile
 from nmt.text.content import compare, lost_numbers
 from nmt.text.corpus import read_pairs
 from nmt.text.items import read
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    translator = Translator.load(arguments.model, RuntimeSettings(threads=arguments.threads))
+    translator = Translator.load(arguments.model, threads=arguments.threads)
     pairs = list(islice(read_pairs(CorpusFile(file=arguments.tsv), None), arguments.lines))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     required = sum(len(read(source).items) for source in sources)

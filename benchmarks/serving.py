@@ -96,7 +96,7 @@ def translator_of(model: Path, threads: int) -> Translator:
     runtime = RuntimeSettings(device="cpu", threads=threads)
     set_threads(runtime)
     reuse_freed_ram()
-    translator = Translator.load(model, runtime)
+    translator = Translator.load(model, **runtime.model_dump())
     list(translator.translate(["a", "b", "c", "d", "e"], to=translator.languages.target[0]))
     return translator
 

@@ -26,7 +26,8 @@ __all__ = ["Translation", "Translator", "__version__"]
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from nmt.translation.translator import Translation, Translator
+    from nmt.translation.result import Translation
+    from nmt.translation.translator import Translator
 else:
 
     def __getattr__(name: str) -> object:

@@ -217,7 +217,7 @@ def options_with(
 ) -> TranslateOptions:
     """Return a translator's options with some of them changed."""
     overrides = [] if batch_tokens is None else [f"decode.batch_tokens={batch_tokens}"]
-    return translator.options(beam, n_best, overrides)
+    return translator.options(beam=beam, n_best=n_best, overrides=overrides)
 
 
 def translated_texts(translator: Translator, lines: Sequence[str], **changes: int) -> list[str]:

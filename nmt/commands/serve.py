@@ -37,7 +37,7 @@ def serve(request: ServeRequest, console: Console) -> None:
         runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
         set_threads(runtime)
         reuse_freed_ram()
-        translators = [Translator.load(model, runtime) for model in request.models or [default_model()]]
+        translators = [Translator.load(model, **runtime.model_dump()) for model in request.models or [default_model()]]
         service = Service(translators)
         for translator in translators:
             list(translator.translate(_WARM_UP, to=translator.languages.target[0]))

@@ -10,6 +10,7 @@ from pathlib import Path
 from nmt import __version__
 from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
+from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console
@@ -42,10 +43,10 @@ def translate(request: TranslateRequest, console: Console) -> None:
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
     with connect(runtime):
-        translator = Translator.load(models[0], runtime, models[1:], thread_count(runtime))
+        translator = Translator.load(models[0], models[1:], thread_count(runtime), **runtime.model_dump())
         if problem := translator.engine.kernels.problem:
             console.warn(problem)
-        options = translator.options(request.beam, request.n_best, request.overrides or (), request.to, request.tag)
+        options = options_of(request, translator)
         # greedy search is faster without the log-probabilities, which plain text does not show
         search = options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})
         options = replace(options, search=search, glossary=glossary, alignment=request.alignment)
@@ -68,6 +69,16 @@ def translate(request: TranslateRequest, console: Console) -> None:
                     process_lines("scoring", source, output, score, console, translator)
                 else:
                     translate_stream(translator, source, output, options, request.as_json, console)
+
+
+def options_of(request: TranslateRequest, translator: Translator) -> TranslateOptions:
+    """Return the options of a request. Raises ConfigError in the words of the command line."""
+    try:
+        return translator.options(
+            beam=request.beam, n_best=request.n_best, overrides=request.overrides or (), to=request.to, tag=request.tag
+        )
+    except SettingError as error:
+        raise ConfigError(f"--{error}" if error.key in ("to", "tag") else str(error)) from None
 
 
 def check(request: TranslateRequest) -> None:

@@ -25,7 +25,8 @@ from nmt.translation.documents.markup import read_html
 from nmt.translation.documents.recognizing import named_format, recognized_format
 from nmt.translation.documents.translating import read_document, translate_document, translate_entries
 from nmt.translation.options import TranslateOptions
-from nmt.translation.translator import Translation, Translator
+from nmt.translation.result import Translation
+from nmt.translation.translator import Translator
 
 _LINE_END = re.compile(r"(\r\n?|\n)")
 _TAG = re.compile(r"<[^>]*>")

@@ -32,7 +32,7 @@ from nmt.errors import NMTError
 from nmt.serving.api import DetectRequest, FileRequest, RequestError, Service, TextRequest
 from nmt.system.files import parse_json
 from nmt.translation.documents.recognizing import ENDINGS
-from nmt.translation.translator import plain_json
+from nmt.translation.result import plain_json
 
 _FILES_KEPT, _FILE_SECONDS = 64, 1800
 _SECONDS = ("0.01", "0.03", "0.1", "0.3", "1", "3", "10", "30", "+Inf")  # the upper bounds of the histogram

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 
 from nmt.text.items import Line
 from nmt.translation.options import TranslateOptions
-from nmt.translation.translator import Translation, Translator
+from nmt.translation.result import Translation
+from nmt.translation.translator import Translator
 
 # Lines, times `Translator.scale`: so many of one request are translated before those of others, and a batch takes
 # requests until it has so many. With fewer, a long document delays other requests less.

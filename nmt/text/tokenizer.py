@@ -114,7 +114,7 @@ class Tokenizer:
         """All pieces by id, with `▁` for spaces."""
         return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]
 
-    @property
+    @cached_property
     def tags(self) -> list[str]:
         """The tags that it was trained with, in the order of their ids."""
         controls = (i for i in range(len(self)) if self._processor.is_control(i) and i not in (PAD, BOS, EOS))

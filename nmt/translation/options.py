@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, lost_numbers
@@ -15,6 +16,19 @@ from nmt.text.typography import apply_typography
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _FINAL = re.compile(r"(?<![.。?？!！])[.。?？!！]\Z")
+
+
+class Choices(TypedDict, total=False):
+    """What can be chosen for a translation: the keywords of `Translator.translate` and `Translator.options`."""
+
+    beam: int | None  # hypotheses of each sentence; 1 is greedy search
+    n_best: int  # translations of each line: the best and its alternatives
+    to: str | None  # the target language, required if the model has several
+    tag: str | None  # of the training text
+    glossary: Glossary | Mapping[str, str] | None  # required translations of terms
+    alignment: bool  # align words of source and translation
+    sampling: Mapping[str, float] | None  # draw random translations: temperature, top_p
+    overrides: Sequence[str]  # other settings of the section `decode`, as decode.key=value
 
 
 class Term(NamedTuple):

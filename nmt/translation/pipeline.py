@@ -22,8 +22,9 @@ from nmt.text.normalize import normalize
 from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
 from nmt.text.tokenizer import EOS
 from nmt.translation.options import TranslateOptions
+from nmt.translation.result import plain_json
 from nmt.translation.sinks import ResumableFile, StreamOutput
-from nmt.translation.translator import LINE_BATCH_SIZE, Translator, plain_json
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16

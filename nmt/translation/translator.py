@@ -10,18 +10,20 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import TypeVar, Unpack, overload
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from nmt.config import RuntimeSettings, override_decode
-from nmt.decoding.alignment import Links, align, joined_links, pharaoh
+from nmt.config.section import SettingError
+from nmt.decoding.alignment import Links, align, joined_links
 from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
 from nmt.decoding.forced_decoding import Forced, force_all
 from nmt.decoding.models import check_same_vocabulary
@@ -30,15 +32,15 @@ from nmt.errors import ConfigError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.system.device import choose_device
 from nmt.system.workers import WorkerPool
-from nmt.text.content import NO_DIFF, ContentDiff
-from nmt.text.glossary import whole_word
+from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
 from nmt.text.typography import sentence_case
 from nmt.translation import internals, placing
 from nmt.translation.internals import Attention, Step, checked
-from nmt.translation.options import TranslateOptions
+from nmt.translation.options import Choices, TranslateOptions
+from nmt.translation.result import Alternative, Translation
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
@@ -51,59 +53,6 @@ Result = TypeVar("Result")
 _KNOWN_TERM = 15
 
 Text = TypeVar("Text", str, Line)
-
-# valid in JSON strings, but line ends to some readers, or impossible in UTF-8
-_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-class Alternative(NamedTuple):
-    """A possible translation and its log-probability."""
-
-    text: str
-    log_prob: float
-
-
-@dataclass(frozen=True)
-class Translation:
-    """The translation of one line. `text` is a single line of valid UTF-8 without tabs.
-
-    `log_prob` is the natural logarithm of the probability of the tokens that the search found, summed over units; 0
-    for a line without a letter, which is copied. `alternatives` are the next best, with texts different from this one
-    and from each other.
-    """
-
-    source: str
-    text: str
-    log_prob: float
-    alternatives: tuple[Alternative, ...] = ()
-    units: int = 1  # the number of texts that were translated one by one
-    line: Line = NO_TEXT  # the text with its items
-    diff: ContentDiff = NO_DIFF  # required content that is missing, and content that occurs too often
-    alignment: Links | None = None  # pairs of aligned words if requested; `nmt.text.words` defines a word
-
-    def as_json(self) -> str:
-        """Return one line: {"source", "text", "log_prob", "alternatives": [{"text", "log_prob"}, …]}.
-
-        If content is missing or occurs too often, also "missing" and "surplus", lists of strings; if requested,
-        "alignment", a list of [source word, target word], both from 0.
-        """
-        alternatives = [{"text": other.text, "log_prob": round(other.log_prob, 4)} for other in self.alternatives]
-        content: dict[str, Any] = {"source": self.source, "text": self.text, "log_prob": round(self.log_prob, 4)}
-        content["alternatives"] = alternatives
-        if any(self.diff):
-            content |= self.diff._asdict()
-        if self.alignment is not None:
-            content["alignment"] = self.alignment
-        return plain_json(content)
-
-    def as_text(self) -> str:
-        """Return the text, followed by a tab and the alignment, as in `0-0 1-2`, if requested."""
-        return self.text if self.alignment is None else f"{self.text}\t{pharaoh(self.alignment)}"
-
-    def as_table(self, line: int) -> str:
-        """Return the n best as tab-separated rows of line number, rank (from 1), log_prob and text."""
-        ranked = [Alternative(self.text, self.log_prob), *self.alternatives]
-        return "\n".join(f"{line}\t{rank}\t{one.log_prob:.4f}\t{one.text}" for rank, one in enumerate(ranked, start=1))
 
 
 @dataclass
@@ -163,71 +112,101 @@ class Translator:
     def load(
         cls,
         directory: str | Path,
-        runtime: RuntimeSettings | None = None,
         others: Sequence[str | Path] = (),
         process_count: int = 1,
+        device: str = "auto",
+        precision: str = "auto",
+        threads: int | None = None,
     ) -> "Translator":
         """Load a model directory or a run.
 
         With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
         CPU, `process_count` forks translate large texts together if the main thread asks for them, and torch has no
-        threads of its own; else threads do. Several threads may use one translator. Raises ModelError, or ConfigError
+        threads of its own; else threads do. Device, precision and threads are those of the section `runtime`; `threads`
+        sets those of torch in this process. Several threads may use one translator. Raises ModelError, or ConfigError
         if the device is not available.
         """
-        runtime = runtime or RuntimeSettings()
+        try:
+            runtime = RuntimeSettings.model_validate({"device": device, "precision": precision, "threads": threads})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ConfigError(f"{first['loc'][0]}: found {first['input']!r}; {first['msg']}") from None
+        if threads is not None and process_count == 1:
+            torch.set_num_threads(threads)
         directories = [Path(directory), *map(Path, others)]
         models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
         check_same_vocabulary(directories, models)
         return cls(models[0], runtime, models[1:], process_count)
 
-    def options(
-        self,
-        beam: int | None = None,
-        n_best: int = 1,
-        overrides: Sequence[str] = (),
-        to: str | None = None,
-        tag: str | None = None,
-    ) -> TranslateOptions:
+    def options(self, **choices: Unpack[Choices]) -> TranslateOptions:
         """Return the model's settings with these changes; the beam defaults to at least `n_best`.
 
-        `overrides` have the form decode.key=value; the other arguments take precedence. `to` is the target language; it
-        is required if the model has several. `tag` is one of the training text. Raises ConfigError.
+        `overrides` have the form decode.key=value; the other arguments take precedence. Raises ConfigError, TypeError
+        for another name.
         """
-        to = self.languages.chosen_target(to, "--to")
+        if unknown := choices.keys() - Choices.__annotations__.keys():
+            names = ", ".join(Choices.__annotations__)
+            raise TypeError(f"translation has no option {min(unknown)!r}; it has {names}")
+        to, tag = self.languages.chosen_target(choices.get("to"), "to"), choices.get("tag")
         tags = set(self.tokenizers.source.tags) - {self.languages.target_tag(code) for code in self.languages.target}
         if tag is not None and tag not in tags:
             known = f"the tags {', '.join(sorted(tags))}" if tags else "no tags"
-            raise ConfigError(f"--tag: found {tag}, but the training text of this model had {known}; give one or none")
-        decode = override_decode(self._decode, overrides)
+            raise SettingError("tag", f"found {tag}, but the training text of this model had {known}; give one or none")
+        decode = override_decode(self._decode, choices.get("overrides", ()))
+        beam, n_best, sampling = choices.get("beam"), choices.get("n_best", 1), choices.get("sampling")
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
-        if beam is not None:
-            decode = override_decode(decode, [f"decode.beam={beam}"])
+        changes = [] if beam is None else [f"decode.beam={beam}"]
+        if sampling is not None:
+            changes.append(f"decode.sampling={json.dumps(dict(sampling))}")
+        decode = override_decode(decode, changes) if changes else decode
         search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
-        return TranslateOptions(search=search, longest_source=self._longest_source, tag=tag, to=to)
+        glossary = choices.get("glossary")
+        return TranslateOptions(
+            search=search,
+            longest_source=self._longest_source,
+            glossary=Glossary(glossary) if isinstance(glossary, Mapping) else glossary,
+            alignment=choices.get("alignment", False),
+            tag=tag,
+            to=to,
+        )
 
     @overload
-    def translate(  # type: ignore[overload-overlap]  # a string is an iterable of strings, too
-        self, lines: str, options: TranslateOptions | None = None, to: str | None = None
+    def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
+        self, lines: str, options: TranslateOptions | None = None, **choices: Unpack[Choices]
     ) -> Translation: ...
     @overload
+    def translate(  # type: ignore[overload-overlap]  # and a list an iterable
+        self, lines: Sequence[str], options: TranslateOptions | None = None, **choices: Unpack[Choices]
+    ) -> list[Translation]: ...
+    @overload
     def translate(
-        self, lines: Iterable[str], options: TranslateOptions | None = None, to: str | None = None
+        self, lines: Iterable[str], options: TranslateOptions | None = None, **choices: Unpack[Choices]
     ) -> Iterator[Translation]: ...
     def translate(
-        self, lines: str | Iterable[str], options: TranslateOptions | None = None, to: str | None = None
-    ) -> Translation | Iterator[Translation]:
-        """Return the translation of a string, or yield one for each line, in order, at most one line batch behind.
+        self, lines: str | Iterable[str], options: TranslateOptions | None = None, **choices: Unpack[Choices]
+    ) -> Translation | Iterable[Translation]:
+        """Return the translation of a string, a list of those of a list, or yield one for each line of an iterator.
 
-        `to` is the target language, unless `options` has it. Raises ConfigError as `options` does, TypeError for an
-        item that is no string, such as an empty cell of a table.
+        Of an iterator, one line batch is read ahead. How to translate is given by keywords, see `Choices`, or as
+        `options`. Raises ConfigError as `options` does, TypeError for what is no string, such as an empty cell.
         """
-        options = options or self.options(to=to)
+        if options is not None and choices:
+            raise TypeError(f"translate: give options, or {', '.join(choices)}, not both")
+        chosen = options or self.options(**choices)
         if isinstance(lines, str):
-            return self.translate_lines([lines], options)[0]
-        return (one for batch in self.line_batches(checked(lines)) for one in self.translate_lines(batch, options))
+            return self.translate_lines([lines], chosen)[0]
+        batches = self.line_batches(checked(lines))
+        found = (one for batch in batches for one in self.translate_lines(batch, chosen))
+        return list(found) if isinstance(lines, Sequence) else found
+
+    def translate_file(self, source: str | Path, output: str | Path, **choices: Unpack[Choices]) -> list[str]:
+        """Translate a text or a document into a file; return warnings, see `translate_file` of the documents."""
+        from nmt.translation.documents.translating import translate_file  # which imports this module
+
+        return translate_file(self, Path(source), Path(output), **choices)
 
     def line_batches(self, lines: Iterable[Text]) -> Iterator[list[Text]]:
         """Yield lines in batches of the size that the device needs."""
@@ -486,8 +465,3 @@ def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
         gap.append(unit.after)
     whole = joined([*parts, *gap])
     return whole._replace(text=whole.text.strip())
-
-
-def plain_json(content: dict[str, Any]) -> str:
-    """Return one line of JSON in UTF-8."""
-    return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))

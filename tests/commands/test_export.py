@@ -87,7 +87,7 @@ def few(tmp_path: Path) -> Path:
 
 def with_nmt(directory: Path, lines: Sequence[str]) -> list[str]:
     """Return translations by greedy search."""
-    translator = Translator.load(directory, ONE_THREAD)
+    translator = Translator.load(directory, threads=1)
     overrides = ["decode.max_length={factor: 0, extra: 20}", "decode.protect=false", "decode.typography=false"]
     return [one.text for one in translator.translate(lines, translator.options(beam=1, overrides=overrides))]
 
@@ -266,7 +266,7 @@ class TestHuggingFace:
         assert found.difference < 1e-5
         assert with_transformers(tmp_path / "hf", FEW) == with_nmt(tmp_path / "model", FEW)
         with pytest.raises(ModelError, match="not written by nmt: it has no format_version"):
-            Translator.load(tmp_path / "hf", ONE_THREAD)
+            Translator.load(tmp_path / "hf", threads=1)
 
     @pytest.mark.filterwarnings("default")  # transformers emits warnings
     def test_language_codes_choose_the_target_language(self, few: Path, tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_export_to_ctranslate2_has_target_languages_and_symbols(few: Path, tmp_p
     translator = Translator(loaded, ONE_THREAD)
     for code in ("it", "zh"):
         overrides = ["decode.max_length={factor: 0, extra: 20}", "decode.protect=false", "decode.typography=false"]
-        options = translator.options(1, overrides=overrides, to=code)
+        options = translator.options(beam=1, overrides=overrides, to=code)
         texts[code] = [one.text for one in translator.translate(lines, options)]
         assert with_ctranslate2(tmp_path / "ct2", lines, f"<2{code}>") == texts[code]
     assert texts["it"] != texts["zh"]

@@ -14,7 +14,6 @@ from zipfile import ZipFile
 import pytest
 
 from nmt.commands.translate import default_model
-from nmt.config import RuntimeSettings
 from nmt.errors import ModelError
 from nmt.system.console import Console
 from nmt.text.words import words
@@ -220,7 +219,7 @@ def test_typed_lines_are_translated_as_they_are_entered(
 ) -> None:
     """A terminal gives one line at a time; a hint is printed before the first."""
     terminal, keyboard = os.openpty()[::-1]
-    translator = Translator.load(model, RuntimeSettings(device="cpu"))
+    translator = Translator.load(model, device="cpu")
     written: list[Sequence[bytes]] = []
 
     class Answers(StreamOutput):

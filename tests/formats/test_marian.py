@@ -15,7 +15,6 @@ from torch import Tensor
 
 from nmt.commands.export import export
 from nmt.commands.import_model import import_model
-from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
 from nmt.formats.marian import _NATIVE, _WHOLE
 from nmt.model.checkpoint import load_model, weights_of
@@ -130,7 +129,7 @@ def test_imported_model_equals_that_of_transformers(shape: dict[str, Any], kind:
         )
         assert UNK in target_ids or ours.tokenizers.target.decode(target_ids) == target
 
-    compared, translator = 0, Translator.load(tmp_path / "ours", RuntimeSettings(precision="fp32", threads=1))
+    compared, translator = 0, Translator.load(tmp_path / "ours", precision="fp32", threads=1)
     for beam in (1, 3):
         options = translator.options(beam=beam, overrides=SHORT).search
         lines = [source for source, _ in PAIRS[6000:6004]]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from nmt.commands.requests import ServeRequest
-from nmt.config import RuntimeSettings
 from nmt.serving.api import Service
 from nmt.translation.translator import Translator
 from tests.serving.conftest import Running
@@ -23,7 +22,7 @@ def test_requests_in_the_documentation_have_the_answers_that_it_shows(
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
     running = serve()
-    running.server.service = Service([Translator.load(demo, RuntimeSettings(device="cpu"))])
+    running.server.service = Service([Translator.load(demo, device="cpu")])
     page = (repository / "docs" / "serving.md").read_text(encoding="utf-8")
     examples = re.findall(r"```bash\n(.*?)```\n\n```json\n(.*?)```", page, flags=re.DOTALL)
     assert len(examples) == 4

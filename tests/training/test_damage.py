@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.config import RuntimeSettings
 from nmt.errors import DamagedError, NMTError
 from nmt.text.tokenizer import Tokenizers
 from nmt.training.optimizer import initial_model
@@ -36,7 +35,7 @@ def flip(file: Path, choose: random.Random) -> str:
 
 
 def translations(directory: Path) -> list[str]:
-    return translated_texts(Translator.load(directory, RuntimeSettings(device="cpu", threads=1)), LINES, beam=2)
+    return translated_texts(Translator.load(directory, device="cpu", threads=1), LINES, beam=2)
 
 
 @pytest.fixture(scope="module")

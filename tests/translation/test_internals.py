@@ -70,5 +70,5 @@ def test_what_is_no_text_and_a_number_of_pieces_that_do_not_exist_are_errors(tra
     for top in (0, 10**6):
         with pytest.raises(ConfigError, match=rf"top: found {top}, expected 1 to \d+, the size of the vocabulary"):
             translator.steps(SENTENCE, top)
-    with pytest.raises(ConfigError, match="--to"):
+    with pytest.raises(ConfigError, match="to: "):
         translator.encode("a cat", to="xx")

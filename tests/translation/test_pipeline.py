@@ -203,7 +203,7 @@ class TestInterrupted:
             patch.setattr(pipeline, "LINE_BATCH_SIZE", 8)
             patch.setattr(pipeline, "_CHUNK_BYTES", 40)
             n_best = 2 if "--n-best" in layout else 1
-            options = translator.options(None, n_best, ["decode.batch_tokens=60", *SHORT_OUTPUT])
+            options = translator.options(n_best=n_best, overrides=["decode.batch_tokens=60", *SHORT_OUTPUT])
             whole = translated_stream(translator, (tmp_path / "in.txt").read_bytes(), options)
         assert (tmp_path / "out.txt").read_bytes() == whole
         assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]

@@ -29,7 +29,8 @@ from nmt.text.items import read
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
-from nmt.translation.translator import Alternative, Translation, Translator
+from nmt.translation.result import Alternative, Translation
+from nmt.translation.translator import Translator
 from tests.builders import (
     SENTENCES,
     SHORT_OUTPUT,
@@ -202,8 +203,8 @@ class TestLongLines:
         line = "cat"
         while len(encode(f"{line} cat")) <= recorded:
             line += " cat"
-        assert next(translator.translate([line])).units == 1
-        assert next(translator.translate([f"{line} cat"])).units > 1
+        assert translator.translate([line])[0].units == 1
+        assert translator.translate([f"{line} cat"])[0].units > 1
 
     def test_ensemble_splits_for_the_model_with_the_shortest_source(self, loaded: LoadedModel) -> None:
         others = [replace(loaded, longest_source=30), replace(loaded, longest_source=70)]
@@ -296,7 +297,7 @@ class TestModel:
         self, loaded: LoadedModel, translator: Translator, tmp_path: Path
     ) -> None:
         save_model(tmp_path / "run" / "best", loaded)
-        again = Translator.load(tmp_path / "run", RuntimeSettings(device="cpu"))
+        again = Translator.load(tmp_path / "run", device="cpu")
         assert translated_texts(again, SENTENCES) == translated_texts(translator, SENTENCES)
         assert again.languages == loaded.languages
 
@@ -405,11 +406,11 @@ def test_a_line_without_letters_is_copied(translator: Translator) -> None:
 
 def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> None:
     save_model(tmp_path / "model", loaded)
-    translator = nmt.Translator.load(str(tmp_path / "model"), RuntimeSettings(device="cpu"))
+    translator = nmt.Translator.load(str(tmp_path / "model"), device="cpu")
     one: nmt.Translation = translator.translate(SENTENCES[0])
     several: Iterator[nmt.Translation] = translator.translate(SENTENCES[:2])
     assert [each.source for each in (one, *several)] == [SENTENCES[0], *SENTENCES[:2]]
-    assert one.text == next(translator.translate(SENTENCES[:1])).text
+    assert one.text == translator.translate(SENTENCES[:1])[0].text
     with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'Translater'"):
         nmt.Translater  # type: ignore[attr-defined]  # noqa: B018
 
@@ -434,7 +435,7 @@ def test_tag_of_the_training_text_precedes_each_source() -> None:
     ((best,),) = translator.engine.search([ids], tagged.search)
     assert translator.translate(SENTENCES[0], tagged).log_prob == pytest.approx(best.log_prob, abs=1e-4)
     for wrong in ("2zh", "ood"):
-        with pytest.raises(ConfigError, match=f"--tag: found {wrong}, but the training text .* had the tags bt; give"):
+        with pytest.raises(ConfigError, match=f"tag: found {wrong}, but the training text .* had the tags bt; give"):
             translator.options(to="it", tag=wrong)
 
 
@@ -444,3 +445,49 @@ def test_signs_without_a_piece_are_items_unless_pieces_are_words(kind: str, size
         tiny_loaded_model(tiny_tokenizers(vocab_size=size, type=kind)), RuntimeSettings(device="cpu")
     )
     assert len(translator.translate("the cat€ sleeps").line.items) == items
+
+
+def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
+    translator, lines = Translator(loaded), ["the cat sleeps .", "the dog runs ."]
+    chosen = {"beam": 3, "n_best": 2, "alignment": True, "overrides": SHORT_OUTPUT}
+    expected = translator.translate(lines, translator.options(**chosen))  # type: ignore[arg-type]
+    assert translator.translate(lines, **chosen) == expected  # type: ignore[call-overload]
+    assert isinstance(expected, list)
+    assert list(translator.translate(iter(lines), **chosen)) == expected  # type: ignore[call-overload]
+    assert translator.translate(lines[0], **chosen).text == expected[0].text  # type: ignore[call-overload]
+    with_term = translator.translate(lines[0], glossary={"cat": "gatto"}, overrides=SHORT_OUTPUT)
+    assert "gatto" in with_term.text
+    drawn = {translator.translate(lines[0], sampling={"temperature": 2.0}).text for _ in range(3)}
+    assert len(drawn) == 1  # a sentence has the same ones always
+    for wrong in ("beam", "sampling", "to"):
+        with pytest.raises(ConfigError, match=wrong):
+            translator.translate(lines, **{wrong: {"beam": 0, "sampling": {"heat": 1}, "to": "fr"}[wrong]})  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="no option 'beams'; it has beam, n_best"):
+        translator.translate(lines, beams=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="give options, or beam, not both"):
+        translator.translate(lines, translator.options(), beam=3)
+    for item in (None, 3, float("nan"), b"the"):
+        with pytest.raises(TypeError, match="item 1: expected text"):
+            translator.translate([lines[0], item])  # type: ignore[list-item]
+
+
+def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, tmp_path: Path) -> None:
+    translator = Translator(loaded)
+    (tmp_path / "text").write_text("the cat sleeps .\n\nthe dog runs .\n", encoding="utf-8")
+    assert translator.translate_file(tmp_path / "text", tmp_path / "out", beam=1) == []
+    expected = translator.translate(["the cat sleeps .", "", "the dog runs ."], beam=1)
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "".join(f"{one.text}\n" for one in expected)
+    (tmp_path / "a.json").write_text('{"a": "the cat sleeps .", "b": "{n, plural, other {cats}}"}', encoding="utf-8")
+    (warning,) = translator.translate_file(str(tmp_path / "a.json"), tmp_path / "b.json", beam=1)
+    assert "1 plural or select message of ICU stays as it is" in warning
+    assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["a"] == expected[0].text
+    with pytest.raises(ConfigError, match="it is also read"):
+        translator.translate_file(tmp_path / "text", tmp_path / "text")
+
+
+def test_machine_of_a_translator_is_chosen_by_keywords(loaded: LoadedModel, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", loaded)
+    assert "fp32" in Translator.load(tmp_path / "model", device="cpu", precision="fp32").engine.description
+    for key, value in (("device", "tpu"), ("precision", "fp8"), ("threads", 0)):
+        with pytest.raises(ConfigError, match=f"{key}: found {value!r}"):
+            Translator.load(tmp_path / "model", **{key: value})  # type: ignore[arg-type]

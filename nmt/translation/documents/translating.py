@@ -3,13 +3,15 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, Unpack
 
 from nmt.system.console import Console, counted
 from nmt.system.distributed import on_rank_zero, scatter_map
+from nmt.system.files import check_output, write_output
 from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import Line, joined
-from nmt.text.readers.opening import limits_reported
+from nmt.text.readers.opening import limits_reported, read_lines
 from nmt.translation.documents.document import Content, Document, Entry, Format, ReadOptions
 from nmt.translation.documents.docx import read_docx
 from nmt.translation.documents.json_strings import read_json, read_json_lines
@@ -17,13 +19,15 @@ from nmt.translation.documents.key_values import read_key_values
 from nmt.translation.documents.markdown import read_markdown
 from nmt.translation.documents.markup import read_android, read_html
 from nmt.translation.documents.po import read_po
+from nmt.translation.documents.recognizing import named_format, recognized_format
 from nmt.translation.documents.records import read_table
 from nmt.translation.documents.subtitles import read_subtitles
 from nmt.translation.documents.wrapping import paragraphs, rewrapped, unwrapped
 from nmt.translation.documents.xliff import read_xliff
-from nmt.translation.options import TranslateOptions
+from nmt.translation.options import Choices, TranslateOptions
 from nmt.translation.pipeline import differing_at, first_few
-from nmt.translation.translator import Translation, Translator
+from nmt.translation.result import Translation
+from nmt.translation.translator import Translator
 
 _XML = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
 # How formats declare their encoding.
@@ -39,6 +43,18 @@ _READERS: dict[Format, Callable[[Content, ReadOptions], Document]] = {
     "tsv": read_table, "po": read_po, "xliff": read_xliff, "html": read_html, "markdown": read_markdown,
     "properties": read_key_values, "android": read_android, "strings": read_key_values,
 }  # fmt: skip
+
+
+class _Warnings(Console):
+    """Collects warnings, and prints nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(silent=True)
+        self.found: list[str] = []
+
+    def warn(self, message: str) -> None:
+        """Add a warning."""
+        self.found.append(message)
 
 
 class LineTranslator(Protocol):
@@ -96,6 +112,28 @@ def translate_document(
     others = f"; {len(entries) - count:,} without a letter" if count < len(entries) else ""
     console.info(f"translated {counted(count, 'text')} in {time.monotonic() - started:.1f} s{others}")
     return data
+
+
+def translate_file(translator: Translator, source: Path, output: Path, **choices: Unpack[Choices]) -> list[str]:
+    """Translate a file of any format that is read into another one; return warnings on what is not translated.
+
+    Of a text, each line. Raises DataError for a damaged file, ConfigError for an output that cannot be written.
+    """
+    check_output(output, [source])
+    data, options, console = source.read_bytes(), translator.options(**choices), _Warnings()
+    format_ = recognized_format(named_format(None, source), str(source), data[: 1 << 16])
+    if format_ == "text":
+        lines = list(read_lines(source))
+        found = [one for batch in translator.line_batches(lines) for one in translator.translate_lines(batch, options)]
+        places = [f"line {number}" for number, one in enumerate(found, start=1) if any(one.diff)]
+        console.found += [differing_at("line", places)] if places else []
+        write_output(output, "".join(f"{one.text}\n" for one in found))
+        return console.found
+    document = read_document(
+        data, str(source), ReadOptions(format_, languages=(translator.languages.source, options.to))
+    )
+    write_output(output, translate_document(translator, document, options, console))
+    return console.found
 
 
 def translate_html(translator: Translator, text: str, options: TranslateOptions | None = None) -> str:

@@ -10,7 +10,8 @@ from nmt.text.content import compare
 from nmt.text.items import Line, read
 from nmt.translation import translator
 from nmt.translation.documents.translating import translate_html
-from nmt.translation.translator import Translation, Translator
+from nmt.translation.result import Translation
+from nmt.translation.translator import Translator
 from tests.builders import run_command, save_model, tiny_loaded_model
 
 SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\nThe cat\r\nsleeps.\r\n"
