@@ -44,6 +44,7 @@ PAGES = {
                 "python",
                 "security",
                 "wmt-en-zh",
+                "pretrained",
             )
         ),
     )
@@ -197,8 +198,9 @@ def test_reference_translates_with_a_model_of_the_checkout(checkout: Path) -> No
 def test_commands_for_text_that_is_not_here_are_valid() -> None:
     """They are parsed: those of one page, and those in the comments of the recipes."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
-    shown = re.findall(r"^nmt (.+)$", PAGES["docs/wmt-en-zh.md"], flags=re.MULTILINE)
-    assert len(shown) == 5
+    pages = PAGES["docs/wmt-en-zh.md"] + PAGES["docs/pretrained.md"]
+    shown = re.findall(r"^nmt (.+)$", pages, flags=re.MULTILINE)
+    assert len(shown) == 10
     for recipe in (REPOSITORY / "recipes").glob("*.yaml"):
         own = re.findall(r"^#   nmt (.+)$", recipe.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert any(f"recipes/{recipe.name}" in line for line in own), recipe

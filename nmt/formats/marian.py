@@ -50,7 +50,7 @@ _ABSENT = -100.0  # the bias of a symbol that their output does not have: its pr
 _LONGEST_SOURCE = 512  # tokens; longer sentences are split
 _POSITIONS = 1024  # of a model whose sinusoids are not ours
 _LARGEST = 2**33  # bytes of a file
-_TAG = re.compile(r">>([A-Za-z][\w-]+)<<")
+_TAG = re.compile(r">>([A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)<<")
 
 
 @dataclass
@@ -182,9 +182,10 @@ _WHOLE = {
 
 def _native(directory: Path) -> Foreign:
     """Read the files of Marian: the weights and the options of the training in one npz, and two vocabularies."""
-    decoder = yaml.safe_load(_read(directory / "decoder.yml")) if (directory / "decoder.yml").exists() else {}
-    models = decoder.get("models") or sorted(str(file) for file in directory.glob("*.npz"))
-    vocabularies = decoder.get("vocabs") or sorted(str(file) for file in directory.glob("*vocab*"))
+    settings_files = sorted(directory.glob("*decoder.yml"))  # decoder.yml of OPUS, model.npz.decoder.yml of Marian
+    decoder = yaml.safe_load(_read(settings_files[0])) if settings_files else {}
+    models = decoder.get("models") or sorted(set(directory.glob("*.npz")) - set(directory.glob("*.optimizer.npz")))
+    vocabularies = decoder.get("vocabs") or sorted(directory.glob("*vocab*"))
     if len(models) != 1 or not vocabularies:
         raise ValueError(f"expected one .npz and its vocabularies, found {len(models)} and {len(vocabularies)}")
     file = directory / Path(models[0]).name
@@ -299,8 +300,10 @@ def _symbols(ids: Mapping[str, int], rows: list[int]) -> list[str]:
 
 
 def _tags(ids: Mapping[str, int]) -> dict[str, str]:
-    """Return the language of each tag `>>ita<<` of a source text, where we know it; Simplified Chinese is `zh`."""
-    found = {piece: match[1] for piece in ids if (match := _TAG.fullmatch(piece)) and is_language(match[1])}
+    """Return the language of each tag `>>ita<<` of a source text; Simplified Chinese is `zh`."""
+    found = {piece: match[1] for piece in ids if (match := _TAG.fullmatch(piece))}
+    if len(found) == 1:
+        raise ValueError(f"it has one tag, {min(found)}, but tags choose one of several target languages")
     tags: dict[str, str] = {}
     for piece, code in sorted(found.items(), key=lambda item: ("Hans" not in item[1], len(item[1]), item[1])):
         primary = {"cmn": "zh"}.get(primary_code(code), primary_code(code))
@@ -315,7 +318,7 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
     source, _, target = (given or "").partition("-")
     own = [code if code and is_language(code) else None for code in foreign.languages]
     source = source or (primary_code(own[0]) if own[0] else "")
-    targets = [target] if target else tags or ([primary_code(own[1])] if own[1] else [])
+    targets = tags or ([target] if target else [primary_code(own[1])] if own[1] else [])
     if not source or not targets:
         raise ConfigError(f"{path}: the model does not name its languages; give --languages, as in --languages en-it")
     try:
