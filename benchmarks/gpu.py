@@ -46,10 +46,10 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels import kernels_for
+from nmt.kernels.device import choose_device
 from nmt.model.checkpoint import load_model, read_tensors, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
-from nmt.system.device import choose_device
 from nmt.text.prepared import Sentences
 from nmt.training.trial import matrix_rate, operations
 from nmt.training.update import Update, Updater

@@ -123,10 +123,11 @@ def train(
     with console.status("loading torch"):
         from nmt.commands import train as module
         from nmt.config import load_recipe
+        from nmt.kernels.device import choose_device
         from nmt.system.distributed import connect, is_restarted
 
     recipe = load_recipe(config, overrides or (), module.check_settings)
-    with connect(recipe.runtime):
+    with connect(choose_device(recipe.runtime)):
         if dry:
             print(module.dry_run(recipe, console), end="")
             return

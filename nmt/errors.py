@@ -36,3 +36,23 @@ def check_installed(package: str, use: str = "") -> None:
     """Raise ConfigError if a package is not installed, before a module that imports it, or torch, is imported."""
     if find_spec(package) is None:
         raise ConfigError(f"{package}{use} is not installed; run: pip install {package}")
+
+
+_OOM_MESSAGES = (
+    "DefaultCPUAllocator",
+    "could not create a primitive",  # oneDNN
+    "CUDA error: out of memory",  # of torch.AcceleratorError, which has other causes too
+    "STATUS_ALLOC_FAILED",  # cuBLAS, cuDNN
+    "_ALLOCATION_FAILED",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_…, …_HOST_…
+    "MPS backend out of memory",
+)
+
+
+def is_oom(error: BaseException) -> bool:
+    """Return whether an exception reports that RAM or device memory ran out.
+
+    torch has a class for its CUDA allocator only; elsewhere it raises RuntimeErrors with the message of a library.
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of torch, which is not imported
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OOM_MESSAGES)

@@ -16,11 +16,11 @@ from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.kernels import kernels_for
+from nmt.kernels.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.model.checkpoint import AlignmentHeads, load_model, read_configuration, write_settings
 from nmt.report.run_records import read_test_scores
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.system.files import replace_link, write_output
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs

@@ -12,9 +12,9 @@ from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError
+from nmt.kernels.device import choose_device, set_threads, thread_count
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console
-from nmt.system.device import set_threads, thread_count
 from nmt.system.distributed import connect, on_rank_zero, rank
 from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
@@ -42,7 +42,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
     # on a CPU, processes of one thread each translate together
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
-    with connect(runtime):
+    with connect(choose_device(runtime)):
         translator = Translator.load(models[0], models[1:], thread_count(runtime), **runtime.model_dump())
         if problem := translator.engine.kernels.problem:
             console.warn(problem)

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.config import Sampling
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
-from nmt.system.device import seed_for
+from nmt.kernels.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
 MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, ModelError, is_oom
 from nmt.kernels import Kernels
+from nmt.kernels.device import release_cached_blocks
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.system.device import is_oom, release_cached_blocks
 from nmt.system.workers import WorkerPool
 
 

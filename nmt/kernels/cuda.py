@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.batching.batch import TILE, Batch, Rows
+from nmt.errors import is_oom
 from nmt.kernels import triton_attention, triton_rows, triton_search
 from nmt.kernels.reference import (
     Kernels,
@@ -27,7 +28,6 @@ from nmt.kernels.reference import (
     RowsRecorder,
     Stream,
 )
-from nmt.system.device import is_oom
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
 _MOST_KEPT = 4  # searches of a size

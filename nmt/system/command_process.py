@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nmt.errors import NMTError
+from nmt.errors import NMTError, is_oom
 
 if TYPE_CHECKING:
     from nmt.system.console import Console
@@ -67,17 +67,9 @@ def _explain(error: BaseException) -> tuple[int, str]:
         if error.errno == errno.ENOSPC and not error.filename:
             reason += "; free some space, or set TMPDIR to a folder on another disk, for temporary files"
         return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
-    if _is_oom(error):
+    if is_oom(error):
         return USER_ERROR, f"out of memory; close other programs, or use a smaller model, batch or beam ({error})"
     return BUG, f"{type(error).__name__}: {error}\nThis is a bug in nmt; --debug shows where."
-
-
-def _is_oom(error: BaseException) -> bool:
-    if "torch" in sys.modules:
-        from nmt.system.device import is_oom
-
-        return is_oom(error)
-    return isinstance(error, MemoryError)
 
 
 @contextmanager

@@ -17,9 +17,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError, NMTError
-from nmt.system.device import choose_device
 
 # for collectives that all ranks reach at about the same time; after it, a rank is assumed to have ended
 _TIMEOUT = timedelta(minutes=10)
@@ -30,8 +28,8 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def connect(settings: RuntimeSettings) -> Iterator[None]:
-    """Connect the processes that torchrun started, within the block.
+def connect(device: torch.device) -> Iterator[None]:
+    """Connect the processes that torchrun started, within the block; each computes on its device.
 
     Raises ConfigError if the device does not permit it, ModelError if the environment is incomplete, or if another
     process ends early.
@@ -39,7 +37,6 @@ def connect(settings: RuntimeSettings) -> Iterator[None]:
     if "RANK" not in os.environ:
         yield
         return
-    device = choose_device(settings)
     if device.type == "mps":
         raise ConfigError(
             "runtime.device: mps cannot be shared by several processes; set cpu, or start without torchrun"

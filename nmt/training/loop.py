@@ -14,11 +14,11 @@ import torch
 from nmt.batching.batch_stream import BatchStream, DataPosition, PrefetchedBatches, Prefetcher
 from nmt.config import DecodeSettings, Recipe
 from nmt.errors import ModelError
+from nmt.kernels.device import choose_device
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import attention_weights
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.device import choose_device
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.display import TrainingDisplay

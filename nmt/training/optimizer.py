@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from nmt.config import Recipe, TrainSettings
 from nmt.config.section import SettingError
 from nmt.kernels import Kernels
+from nmt.kernels.device import seed_for
 from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_tensors
 from nmt.model.transformer import Transformer
-from nmt.system.device import seed_for
 from nmt.text.tokenizer import Tokenizers
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")

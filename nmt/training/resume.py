@@ -6,9 +6,9 @@ from pathlib import Path
 from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, DamagedError, ModelError
+from nmt.kernels.device import environment
 from nmt.model.checkpoint import read_configuration
 from nmt.system import distributed
-from nmt.system.device import environment
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
 from nmt.training.progress import PROGRESS_FILE, RUN, Progress, check_format, read_progress

@@ -32,9 +32,9 @@ from torch import Tensor
 
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
 from nmt.errors import ConfigError, ModelError
+from nmt.kernels.device import environment
 from nmt.model.checkpoint import CONFIG_FILE, WEIGHTS_FILE, LoadedModel, load_weights, weights_of, write_model
 from nmt.system import distributed
-from nmt.system.device import environment
 from nmt.system.files import (
     disk_errors,
     lock_folder,

@@ -16,18 +16,18 @@ from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
 from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import SettingError
+from nmt.errors import is_oom
 from nmt.kernels import Kernels, kernels_for, precision_for
-from nmt.system import distributed
-from nmt.system.console import Console
-from nmt.system.device import (
+from nmt.kernels.device import (
     choose_device,
     computes_in_bf16,
     free_memory,
-    is_oom,
     peak_memory,
     release_cached_blocks,
     set_threads,
 )
+from nmt.system import distributed
+from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.proposing.proposal import Proposal
 from nmt.training.display import format_seconds

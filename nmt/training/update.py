@@ -6,10 +6,11 @@ import torch
 
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
+from nmt.errors import is_oom
 from nmt.kernels import Results, kernels_for, precision_for
+from nmt.kernels.device import release_cached_blocks, seed_for
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.device import is_oom, release_cached_blocks, seed_for
 from nmt.training.optimizer import FlatWeights, learning_rate, make_optimizer
 
 

@@ -29,8 +29,8 @@ from nmt.decoding.forced_decoding import Forced, force_all
 from nmt.decoding.models import check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
+from nmt.kernels.device import choose_device
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.system.device import choose_device
 from nmt.system.workers import WorkerPool
 from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs

@@ -5,13 +5,15 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
-from nmt.system import device, distributed
+from nmt.kernels import device
+from nmt.kernels.device import choose_device
+from nmt.system import distributed
 
 
 def test_collectives_of_one_process_return_their_input(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
-    with distributed.connect(RuntimeSettings()):
+    with distributed.connect(choose_device(RuntimeSettings())):
         assert (distributed.rank(), distributed.world_size()) == (0, 1)
         assert distributed.exchange(3, 0.1) == [(3, 0.1)]
         assert distributed.on_rank_zero(lambda: 5) == 5
@@ -64,11 +66,14 @@ def test_each_process_gets_its_own_device_and_cores(monkeypatch: pytest.MonkeyPa
 def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, rank=0, size=8, gpus=4)
     expected = "8 processes on this machine, which has 4 GPUs; start torchrun with --nproc-per-node 4"
-    with pytest.raises(ConfigError, match=expected), distributed.connect(RuntimeSettings()):
+    with pytest.raises(ConfigError, match=expected), distributed.connect(choose_device(RuntimeSettings())):
         pass
     pretend(monkeypatch, rank=0, size=2, gpus=0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(ConfigError, match="mps cannot be shared"), distributed.connect(RuntimeSettings()):
+    with (
+        pytest.raises(ConfigError, match="mps cannot be shared"),
+        distributed.connect(choose_device(RuntimeSettings())),
+    ):
         pass
 
 
@@ -80,10 +85,10 @@ def test_lost_connection_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> 
     lost = RuntimeError("[/some/gloo/transport/tcp/pair.cc:1] Connection closed by peer [127.0.0.1]:1")
     with (
         pytest.raises(ModelError, match=r"process 0 lost the connection .*closed by peer.* continues from the last"),
-        distributed.connect(RuntimeSettings(device="cpu")),
+        distributed.connect(choose_device(RuntimeSettings(device="cpu"))),
     ):
         raise lost
-    with pytest.raises(ZeroDivisionError), distributed.connect(RuntimeSettings(device="cpu")):
+    with pytest.raises(ZeroDivisionError), distributed.connect(choose_device(RuntimeSettings(device="cpu"))):
         _ = 1 / 0
 
 
@@ -94,6 +99,6 @@ def test_one_process_of_torchrun_on_a_gpu_sets_a_numbered_device(monkeypatch: py
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setattr(distributed, "_init_process_group", lambda _: None)
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
-    with distributed.connect(RuntimeSettings()):
+    with distributed.connect(choose_device(RuntimeSettings())):
         pass
     assert [(device.type, device.index) for device in chosen] == [("cuda", 0)]

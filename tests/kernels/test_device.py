@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import RuntimeSettings
-from nmt.errors import ConfigError
-from nmt.system import device as device_module
-from nmt.system.device import is_oom
+from nmt.errors import ConfigError, is_oom
+from nmt.kernels import device as device_module
 from tests.builders import run_command, write_reversal_task
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

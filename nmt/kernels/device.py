@@ -14,7 +14,7 @@ import torch
 from nmt import __version__
 from nmt.config import Recipe, RuntimeSettings
 from nmt.config.section import SettingError
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, is_oom
 from nmt.system.workers import available_cores
 
 
@@ -120,26 +120,6 @@ def release_cached_blocks(device: torch.device) -> None:
         # under a limit on the process, other allocators need it too, such as oneDNN's for its compiled kernels
         with contextlib.suppress(OSError, AttributeError):  # a C library other than GNU's
             ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
-_OOM_MESSAGES = (
-    "DefaultCPUAllocator",
-    "could not create a primitive",  # oneDNN
-    "CUDA error: out of memory",  # of torch.AcceleratorError, which has other causes too
-    "STATUS_ALLOC_FAILED",  # cuBLAS, cuDNN
-    "_ALLOCATION_FAILED",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_…, …_HOST_…
-    "MPS backend out of memory",
-)
-
-
-def is_oom(error: BaseException) -> bool:
-    """Return whether an exception reports that RAM or device memory ran out.
-
-    torch has a class for its CUDA allocator only; elsewhere it raises RuntimeErrors with the message of a library.
-    """
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OOM_MESSAGES)
 
 
 @contextlib.contextmanager
