@@ -54,6 +54,7 @@ OPTIMIZER_FILE = "optimizer.safetensors"
 _CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, *TOKENIZER_NAMES)
 # what a killed process leaves of a file that it was writing: safetensors, and `write_output`
 _UNFINISHED = re.compile(r"\.tmp\w{6}|\.(config|progress)\.json\.[0-9a-f]{8}\.partial")
+_UNFINISHED_OF_RUN = re.compile(r"\.(run\.json|recipe\.yaml|test\.json|best|last)\.[0-9a-f]{8}\.partial")
 _PIXELS = 8  # on each side of an attention weight
 _STEP = "step-" + 8 * "[0-9]"
 
@@ -90,6 +91,7 @@ class RunDirectory:
         The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(self.path, _UNFINISHED_OF_RUN)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
             events = self.path.glob("tensorboard/events.out.tfevents.*")
@@ -233,8 +235,8 @@ def remove_checkpoint(directory: Path) -> None:
         directory.rmdir()
 
 
-def remove_unfinished(directory: Path) -> None:
-    """Remove what a killed process left in a checkpoint of files that it was writing."""
+def remove_unfinished(directory: Path, names: re.Pattern[str] = _UNFINISHED) -> None:
+    """Remove what a killed process left in a checkpoint, or with other names in a run, of what it was writing."""
     for path in list(directory.iterdir()) if directory.is_dir() else []:
-        if _UNFINISHED.fullmatch(path.name) and path.is_file():
+        if names.fullmatch(path.name) and (path.is_symlink() or path.is_file()):
             path.unlink()

@@ -131,7 +131,10 @@ def test_what_a_killed_process_left_in_checkpoints_is_removed(run: RunDirectory,
         for name in [*left, *mine]:
             (folder / name).write_text("x")
     kept = {path.name for path in run.checkpoint(1).iterdir()} - set(left)
+    (run.path / ".run.json.0123abcd.partial").write_text("x")
+    (run.path / ".best.0123abcd.partial").symlink_to("checkpoints/step-00000001")
     run.open(tiny_recipe(run.path), restart)
+    assert not any(path.name.startswith((".run.json.", ".best.")) for path in run.path.iterdir())
     assert {path.name for path in run.checkpoint(1).iterdir()} == (set(mine) if restart else kept)
     assert {path.name for path in run.checkpoint(2).iterdir()} == set(mine)
     assert {*left, *mine} <= {path.name for path in run.path.iterdir()}
