@@ -171,7 +171,7 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     advice = f"much for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
     if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
-    if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
+    if stop.patience is stop.seconds is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
     by_epochs = math.inf if stop.epochs is None else stop.epochs * tokens / (train.accumulate * train.budget)
     if train.schedule.warmup >= (steps := min(stop.steps or math.inf, by_epochs)):
