@@ -1,10 +1,7 @@
-"""What a training costs, before it starts: trial updates, and the minutes of a proposal from the rate of this machine.
-
-A weight and token take 6 floating-point operations: 2 forward, 4 backward. The encoder's weights count with source
-tokens, the decoder's and the output's with target tokens. Attention between tokens and fillers are not counted.
-"""
+"""What a training costs before it starts: trial updates, and the minutes of a proposal by the speed of products."""
 
 import gc
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +11,7 @@ import torch
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
-from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
+from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import SettingError
 from nmt.kernels import Kernels, kernels_for, precision_for
 from nmt.system import distributed
@@ -206,22 +203,15 @@ class Cost:
     minutes: tuple[float, float]
 
 
-def cost(propose_for: Callable[[str], Proposal]) -> Cost:
-    """Choose the device, make the proposal for it, and measure how fast it is."""
+def cost(propose_for: Callable[[str, float], Proposal]) -> Cost:
+    """Choose the device, measure how fast it is, and make the proposal for it and its operations a second."""
     runtime = RuntimeSettings()
     device = choose_device(runtime)
     set_threads(runtime)
     kernels = kernels_for(device, "bf16" if computes_in_bf16(runtime, device) else "fp32")
-    proposal = propose_for(kernels.kind)
-    seconds = operations(proposal.model, proposal.vocabulary, *proposal.trained_tokens) / matrix_rate(kernels)
-    low, high = kernels.utilization
-    return Cost(proposal, kernels.kind, (seconds / high / 60, seconds / low / 60))
-
-
-def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
-    """Return the floating-point operations of training on so many tokens."""
-    encoder, decoder = model.layer_weights
-    return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
+    low, high = (share * matrix_rate(kernels) for share in kernels.utilization)
+    proposal = propose_for(kernels.kind, math.sqrt(low * high))
+    return Cost(proposal, kernels.kind, (proposal.operations / high / 60, proposal.operations / low / 60))
 
 
 def matrix_rate(kernels: Kernels) -> float:
