@@ -115,6 +115,14 @@ class Progress:
             return f"no better {settings.best_metric} in {counted(limits.patience, 'validation')}"
         return None
 
+    def finished(self, settings: TrainSettings) -> str | None:
+        """Return the limit and the best validation of a training that is complete, None if it goes on."""
+        reason = self.reached_limit(settings)
+        if reason is None or self.validated_at < self.step:
+            return None
+        best = [f"best {settings.best_metric} {abs(metric):.2f} at step {step:,}" for metric, _, step in self.best[:1]]
+        return "; ".join([reason, *best])
+
 
 def check_format(run: Path) -> None:
     """Raise ConfigError for a run of another format version."""
