@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from nmt import __version__
 from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, ServeRequest, TranslateRequest, file
-from nmt.errors import check_installed
+from nmt.errors import ConfigError, check_installed
 from nmt.system.command_process import errors_explained, quick_imports, run_to_exit
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Config = Annotated[Path, Option("--config", "-c", metavar="RECIPE", help="The recipe, a YAML file.")]
+Config = Annotated[Path | None, Option("--config", "-c", metavar="RECIPE", help="The recipe, a YAML file.")]
+RecipeFile = Annotated[Path | None, Argument(metavar="RECIPE", help="The recipe, in place of --config.")]
 Overrides = Annotated[
     list[str] | None,
     Option("--set", metavar="SECTION.KEY=VALUE", help="Change one key of the recipe; can be repeated."),
@@ -66,6 +67,14 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
     return add
 
 
+def given_recipe(*files: Path | None) -> Path:
+    """Return the one recipe that is given, as an argument or an option. Raises ConfigError."""
+    given = [file for file in files if file is not None]
+    if len(given) != 1:
+        raise ConfigError(f"expected one recipe, found {len(given)}: nmt train --config RECIPE")
+    return given[0]
+
+
 @app.callback(invoke_without_command=True)
 def main_options(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
     """Train a translator on your own text, translate with it, and measure how good it is."""
@@ -90,7 +99,8 @@ def init(console: "Console", request: InitRequest) -> None:
 @command(epilog="Example: nmt prepare --config mine/recipe.yaml")
 def prepare(
     console: "Console",
-    config: Config,
+    recipe_file: RecipeFile = None,
+    config: Config = None,
     overrides: Overrides = None,
     force: Annotated[bool, Option("--force", help="Prepare again even if nothing has changed.")] = False,
     dry: Annotated[bool, Option("--dry-run", help="Show what the rules remove; write no corpus.")] = False,
@@ -102,9 +112,10 @@ def prepare(
         from nmt.config import load_recipe
         from nmt.system.files import check_output
 
+    file_of_recipe = given_recipe(recipe_file, config)
     if rejected is not None:
-        check_output(rejected, [config])
-    recipe = load_recipe(config, overrides or ())
+        check_output(rejected, [file_of_recipe])
+    recipe = load_recipe(file_of_recipe, overrides or ())
     if dry:
         module.dry_run(recipe, console, rejected)
     else:
@@ -114,7 +125,8 @@ def prepare(
 @command(epilog="Example: nmt train --config mine/recipe.yaml --set train.stop.hours=1")
 def train(
     console: "Console",
-    config: Config,
+    recipe_file: RecipeFile = None,
+    config: Config = None,
     overrides: Overrides = None,
     restart: Annotated[bool, Option("--restart", help="Delete the run's checkpoints and start from step 0.")] = False,
     dry: Annotated[bool, Option("--dry-run", help="Estimate memory and time; train nothing.")] = False,
@@ -126,7 +138,7 @@ def train(
         from nmt.kernels.device import choose_device
         from nmt.system.distributed import connect, is_restarted
 
-    recipe = load_recipe(config, overrides or (), module.check_settings)
+    recipe = load_recipe(given_recipe(recipe_file, config), overrides or (), module.check_settings)
     with connect(choose_device(recipe.runtime)):
         if dry:
             print(module.dry_run(recipe, console), end="")

@@ -86,7 +86,7 @@ def init(request: InitRequest, console: Console) -> None:
         **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
     }
     names = _names(request) + (f", columns {list(train[0].columns)}" if train[0].columns != (1, 2) else "")
-    comments, more = _comments_and_settings(names, profile, console)
+    comments, more = _comments_and_settings(names, profile, request.minutes, console)
     if held_out:
         copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
         comments.insert(1, f"Pairs of it are held out: {copies}.")
@@ -197,21 +197,24 @@ def _quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _comments_and_settings(names: str, profile: TextProfile, console: Console) -> tuple[list[str], dict[str, Setting]]:
+def _comments_and_settings(
+    names: str, profile: TextProfile, minutes: float | None, console: Console
+) -> tuple[list[str], dict[str, Setting]]:
     """Return what was read and what the training takes, and the settings that fit it."""
     vocabulary, (source, target) = profile.tokens()
     with console.status("measuring the speed of this machine"):
         from nmt.training.trial import cost  # imports torch, for which no error should wait
 
-        expected = cost(lambda device: propose((source, target), vocabulary, device))
+        expected = cost(lambda device, rate: propose((source, target), vocabulary, device, minutes, rate))
     low, high = expected.minutes
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
+    until = "All" if minutes is None else f"The training ends after {minutes:g} minutes. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.",
         "Pairs that share a sentence with the validation or test text are not trained on (rule leak). The text itself "
         "is not changed.",
-        f"All {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed from its "
+        f"{until} {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed from its "
         "rate of matrix products; nmt train --dry-run measures it.",
         *([_OF_LITTLE_TEXT] if target < _LITTLE_TEXT else []),
     ]

@@ -26,6 +26,9 @@ class InitRequest(NamedTuple):
     test: Annotated[list[Path] | None, file(help="Use this test text; twice for two files.")] = None
     valid_size: Annotated[int | None, size(help="Pairs to hold out for validation; default: by the text.")] = None
     test_size: Annotated[int | None, size(help="Pairs to hold out for the test; default: by the text.")] = None
+    minutes: Annotated[
+        float | None, Option(min=0.1, metavar="N", help="Time of training on this machine; default: by the text.")
+    ] = None
 
     @property
     def prefix(self) -> str:

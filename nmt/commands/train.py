@@ -49,7 +49,8 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
     run has another recipe or text, if its folder holds other files, or for what this machine cannot do; ModelError
     if another process trains there; DataError for a fault in the texts. Collective.
     """
-    run, on_rank_zero = RunDirectory(recipe.run), distributed.on_rank_zero
+    run, on_rank_zero, early = RunDirectory(recipe.run), distributed.on_rank_zero, list[str]()
+    console.log = None if distributed.rank() else early.append  # until the run is open
     with console.status("checking the recipe, its texts and this machine"):
         tests = check_recipe(recipe, run, restart)
     with run.locked(console.warn):
@@ -58,13 +59,20 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
+            if console.log is not None:
+                run.log_message("".join(early))
+                console.log = run.log_message
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
-            training.print_sizes()
-            scored = scored and training.progress.reached_limit(recipe.train) is not None
+            reason, signal = training.progress.finished(recipe.train), None
+            scored = scored and reason is not None
             if not scored:
                 on_rank_zero(run.remove_scores)
-            reason, signal = training.train()
+            if reason is None:
+                training.print_sizes()
+                reason, signal = training.train()
+            else:
+                console.info(f"{run.path}: finished after step {training.progress.step:,}: {reason}")
             on_rank_zero(lambda: link_latest(run.path, console))
             if scored:
                 print_scores(run, console)
@@ -171,7 +179,7 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     advice = f"much for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
     if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
-    if stop.patience is stop.hours is stop.epochs is None and passes > _MOST_PASSES:
+    if stop.patience is stop.seconds is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
     by_epochs = math.inf if stop.epochs is None else stop.epochs * tokens / (train.accumulate * train.budget)
     if train.schedule.warmup >= (steps := min(stop.steps or math.inf, by_epochs)):
@@ -228,9 +236,9 @@ def print_scores(run: RunDirectory, console: Console) -> None:
     """Print the recorded scores of the test text, then the signature of each metric."""
     scores = read_test_scores(run.path / "test.json")
     for score in scores:
-        console.info(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
+        console.result(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
     for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
-        console.info(f"signature of {name}: {signature}")
+        console.result(f"signature of {name}: {signature}")
 
 
 def link_latest(run: Path, console: Console) -> None:

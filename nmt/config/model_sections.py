@@ -137,8 +137,13 @@ class Schedule(Section):
 
     @property
     def falls(self) -> bool:
-        """Whether it ends at train.stop.steps."""
+        """Whether it ends at the last step."""
         return self.name in ("linear", "cosine", "wsd")
+
+    @property
+    def steady_share(self) -> float:
+        """The share of the steps after whose warm-up the rate does not depend on the last step."""
+        return 1 - self.decay if self.name == "wsd" else float(not self.falls)
 
     @model_validator(mode="before")
     @classmethod
@@ -169,16 +174,25 @@ class Stop(Section):
     """Number of updates."""
     epochs: Annotated[PositiveInt | None, Field(examples=[30])] = None
     """Number of passes over the training text."""
+    minutes: Annotated[float | None, Field(gt=0, le=1e8, examples=[10])] = None
+    """Wall-clock time of training with its validations, summed over interruptions. Once the speed is known, it becomes
+    a number of steps, which the run records: there the schedule ends."""
     hours: Annotated[float | None, Field(gt=0, le=1e6, examples=[1.5])] = None
-    """Wall-clock time of training, summed over interruptions."""
+    """The same in hours."""
     patience: Annotated[PositiveInt | None, Field(examples=[8])] = None
     """Successive validations without a better `best_metric`. Without the section `stop` it is 10, if there is a
     validation text and the schedule does not fall until a last step."""
 
+    @property
+    def seconds(self) -> float | None:
+        """The limit in time, None if there is none."""
+        limits = [limit * unit for limit, unit in ((self.minutes, 60), (self.hours, 3600)) if limit is not None]
+        return min(limits, default=None)
+
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
-        if self.steps is self.epochs is self.hours is self.patience is None:
-            raise ValueError("training would never end; give steps, epochs, hours or patience")
+        if self.steps is self.epochs is self.seconds is self.patience is None:
+            raise ValueError("training would never end; give steps, epochs, minutes, hours or patience")
         return self
 
 

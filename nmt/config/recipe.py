@@ -34,8 +34,8 @@ class Recipe(Section):
             raise SettingError("runtime.precision", "int8 is for translation only; set it to auto")
         if model.tied_embeddings == "all" and not self.tokenizer.shared and train.init_from is None:
             raise SettingError("tokenizer.shared", "false needs model.tied_embeddings: target or none")
-        if train.schedule.falls and train.stop.steps is None:
-            message = f"{train.schedule.name} needs train.stop.steps, the step at which the decay ends"
+        if train.schedule.falls and train.stop.steps is train.stop.epochs is train.stop.seconds is None:
+            message = f"{train.schedule.name} needs train.stop.steps, epochs, minutes or hours, where the decay ends"
             raise SettingError("train.schedule", message)
         if self.prepared == self.run:
             raise SettingError("prepared", "is the folder of the run; name another one")

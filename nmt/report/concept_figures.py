@@ -171,7 +171,8 @@ def _rates(schedule: dict[str, Any], dim: int = 512) -> Matrix:
 
 
 def _curve(settings: TrainSettings, dim: int, steps: int) -> Matrix:
-    return np.array([learning_rate(settings, dim, step) for step in range(1, steps + 1)], dtype=np.float32)
+    rates = [learning_rate(settings.schedule, dim, step, steps) for step in range(1, steps + 1)]
+    return np.array(rates, dtype=np.float32)
 
 
 def _plot_rates(axes: Axes, curves: dict[str, Matrix]) -> None:

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from rich.console import Console as RichConsole
 from rich.live import Live
@@ -55,6 +55,7 @@ class Console:
         self.quiet = quiet or silent
         self._folder = os.getcwd()
         self._rich = _Stderr(stderr=True, highlight=False, markup=False, emoji=False, quiet=silent)
+        self.log: Callable[[str], None] | None = None  # receives all messages with their times, also with `quiet`
 
     @property
     def live(self) -> bool:
@@ -63,8 +64,13 @@ class Console:
 
     def info(self, message: str) -> None:
         """Print a message."""
-        if not self.quiet:
-            self._print(message)
+        self._print(message, quiet=self.quiet)
+
+    def result(self, message: str) -> None:
+        """Print a result on stdout, even if `quiet`."""
+        self._record(message)
+        if not self._rich.quiet:
+            print(printable(message))
 
     def warn(self, message: str) -> None:
         """Print a warning, even if `quiet`."""
@@ -74,13 +80,20 @@ class Console:
         """Print an error, even if `quiet`."""
         self._print(f"error: {message}", "red")
 
-    def _print(self, message: str, style: str = "") -> None:
+    def _print(self, message: str, style: str = "", quiet: bool = False) -> None:
         text = re.sub(rf"(?<![\w.~-]){re.escape(self._folder)}/", "", printable(message))
-        with _discarding_messages():
-            self._rich.print(text, style=style, soft_wrap=not self._rich.is_terminal)
+        self._record(text)
+        if not quiet:
+            with _discarding_messages():
+                self._rich.print(text, style=style, soft_wrap=not self._rich.is_terminal)
+
+    def _record(self, message: str) -> None:
+        if self.log is not None:
+            self.log(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {printable(message)}\n")
 
     def info_at_once(self, message: str) -> None:
         """Print a message in a signal handler: past Python's buffer, whose use it may have interrupted."""
+        self._record(message)
         if not self.quiet:
             # a live line, and the ^C that the terminal shows, are erased
             with _discarding_messages():
@@ -100,6 +113,7 @@ class Console:
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         """Print a small table; all columns but the first are aligned to the right."""
+        self._record("\n".join("  ".join(row) for row in ([title], columns, *rows)))
         if self.quiet:
             return
         table = Table(title=printable(title), title_justify="left", box=None, pad_edge=False, header_style="bold")

@@ -1,5 +1,6 @@
 """The progress of a training on the terminal: a row for each logging interval and each validation, and a live line."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ class TrainingDisplay:
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
         self.console, self.settings = console, settings
+        self.last_step = math.inf  # of the training, as far as it is known
         self._live: Live | None = None
 
     @contextmanager
@@ -39,8 +41,7 @@ class TrainingDisplay:
 
     def update(self, record: dict[str, Any], at_log: bool) -> None:
         """Show the means of the current interval: printed at its end, before in the live row."""
-        stop = self.settings.stop
-        left = seconds_left(stop, record["step"], record["epoch"], record["seconds"])
+        left = seconds_left(self.settings.stop, self.last_step, record["step"], record["epoch"], record["seconds"])
         row = (
             f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'])} "
             f"{record['rate']:>9.2e} {record['target_tokens_per_second']:>9,.0f} "
@@ -71,14 +72,14 @@ class TrainingDisplay:
                 self.console.info(start + (self.console.shortened(text, len(start)) or "(empty)"))
 
 
-def seconds_left(stop: Stop, step: int, epochs: float, seconds: float) -> float | None:
-    """Return the seconds until the first limit on steps, epochs or time, after so many; None if there is no such limit.
+def seconds_left(stop: Stop, last_step: float, step: int, epochs: float, seconds: float) -> float | None:
+    """Return the seconds until the last step, or a limit on epochs or time, after so many; None if there is none.
 
     Epochs are counted with their fraction.
     """
-    parts = [(step, stop.steps), (epochs, stop.epochs), (seconds, stop.hours and stop.hours * 3600)]
-    left = [(limit - done) * seconds / done for done, limit in parts if limit is not None and done > 0]
-    return max(0.0, min(left)) if left else None
+    parts = [(step, last_step), (epochs, stop.epochs or math.inf), (seconds, stop.seconds or math.inf)]
+    left = min((limit - done) * seconds / done for done, limit in parts if done > 0)
+    return None if math.isinf(left) else max(0.0, left)
 
 
 def _loss_columns(loss: float) -> str:

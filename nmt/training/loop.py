@@ -21,9 +21,9 @@ from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS
-from nmt.training.display import TrainingDisplay
+from nmt.training.display import TrainingDisplay, format_seconds
 from nmt.training.optimizer import initial_model
-from nmt.training.progress import IntervalSums, perplexity
+from nmt.training.progress import FIRST_STEPS, IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.trial import check_largest_batches
@@ -51,6 +51,7 @@ class Training:
         # updates whose results have not been read yet, with their target tokens and the position after them
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
+        self._set_last_step()
         # the length limit is derived from the training text, unless the recipe has one
         decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or corpus.manifest.max_length})
         longest = corpus.manifest.longest_source
@@ -97,7 +98,8 @@ class Training:
             while True:
                 prefetched = prefetcher.next()
                 tokens, received, seconds = self._exchange(prefetched, interruption.signal)
-                reason = replace(progress, seconds=seconds).reached_limit(settings)
+                self._decide_last_step(seconds)
+                reason = progress.reached_limit(settings)
                 if received is not None:
                     reason = "interrupted; the same command resumes it"
                 if reason is not None:
@@ -127,6 +129,39 @@ class Training:
         all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
         return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
 
+    def _decide_last_step(self, seconds: float) -> None:
+        """Turn a limit in time into a last step, once it is needed, and record it in a checkpoint. Collective.
+
+        That is shortly before a rate that depends on it, and after a tenth of the time, when validations have been
+        measured: a resumed training ends its schedule at the same step, whatever its speed.
+        """
+        progress, settings = self.progress, self.recipe.train
+        limit, every = settings.stop.seconds, settings.validate_every
+        decided_at = max(0.1, 0.8 * settings.schedule.steady_share)
+        if limit is None or limit == progress.time_limit or not progress.step or seconds < decided_at * limit:
+            return
+        if not progress.validation_seconds:
+            self.validate()
+        self._read_results()
+        updates = self.stream.batches_an_epoch / settings.accumulate if every == "epoch" else every
+        progress.last_step = distributed.on_rank_zero(lambda: progress.last_step_within(limit, updates))
+        progress.time_limit = limit
+        self._set_last_step()
+        self.save()
+        self._lap()  # not a part of the next interval
+        self.console.info(f"the limit of {format_seconds(limit)} is reached after {progress.last_step:,} steps")
+        if settings.schedule.warmup >= progress.last_step:
+            self.console.warn(f"train.schedule.warmup: {settings.schedule.warmup:,} steps are all of this training")
+
+    def _set_last_step(self) -> None:
+        """Let the schedule end at the first limit of steps, epochs and time, as far as it is known."""
+        stop, progress = self.recipe.train.stop, self.progress
+        limits = [stop.steps, progress.last_step if stop.seconds == progress.time_limit else None]
+        if stop.epochs is not None and self.recipe.train.schedule.falls:
+            groups = self.stream.groups_in(stop.epochs)
+            limits.append(-(-groups // (self.stream.groups * self.recipe.train.accumulate)))
+        self.updater.last_step = self.display.last_step = min(filter(None, limits), default=math.inf)
+
     def step(self, prefetched: PrefetchedBatches, tokens: tuple[int, int]) -> None:
         """Make one update and log the results of the one before, so that the host does not wait for a device."""
         progress = self.progress
@@ -139,6 +174,8 @@ class Training:
         self._read_results(keep=0 if at_log else 1)
         progress.interval.seconds += self._lap()
         progress.interval.waited += prefetched.waited
+        if progress.step == FIRST_STEPS:
+            progress.first_seconds = progress.seconds - progress.validation_seconds
         if progress.interval.steps:
             record = self._record("train", {**progress.interval.means(), "rate": update.rate})
             self.display.update(record, at_log)
@@ -218,7 +255,8 @@ class Training:
             improved = progress.record_validation(metric, evaluation.loss, settings.keep_best)
             if improved:
                 self.run.write_translations("valid.txt", evaluation.translations)
-            self._lap()
+            progress.last_validation = self._lap()
+            progress.validation_seconds += progress.last_validation
             self.display.validation(progress.step, evaluation, improved)
             figures = {name: getattr(evaluation, name) for name in ("loss", "bleu", "chrf")}
             figures["perplexity"] = perplexity(evaluation.loss)

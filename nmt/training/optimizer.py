@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Recipe, TrainSettings
+from nmt.config.model_sections import Schedule
 from nmt.config.section import SettingError
 from nmt.kernels import Kernels
 from nmt.kernels.device import seed_for
@@ -19,9 +20,11 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 _ALIGNMENT = 256  # weights begin at multiples of so many numbers, as kernels require
 
 
-def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
-    """Return the rate of step 1, 2, 3 …, a function of the step alone; formulas are in `nmt.config.model_sections`."""
-    schedule = settings.schedule
+def learning_rate(schedule: Schedule, dim: int, step: int, last_step: float) -> float:
+    """Return the rate of step 1, 2, 3 …; formulas are in `nmt.config.model_sections`.
+
+    It depends on nothing but the step and the last one, where the schedule ends: infinity while that is not known.
+    """
     warmup = max(1, schedule.warmup)
     if schedule.name == "noam":
         return schedule.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3)
@@ -31,11 +34,12 @@ def learning_rate(settings: TrainSettings, dim: int, step: int) -> float:
         return schedule.rate
     if schedule.name == "inverse_sqrt":
         return schedule.rate * math.sqrt(warmup / step)
-    steps, begin = settings.stop.steps, float(warmup)
-    assert steps is not None, "checked when the recipe is loaded"
+    if math.isinf(last_step):
+        return schedule.rate
+    begin = float(warmup)
     if schedule.name == "wsd":
-        begin = max(begin, steps - schedule.decay * steps)
-    decayed = min(1.0, max(0.0, (step - begin) / max(1.0, steps - begin)))  # from 0 where the decay begins to 1
+        begin = max(begin, last_step - schedule.decay * last_step)
+    decayed = min(1.0, max(0.0, (step - begin) / max(1.0, last_step - begin)))  # from 0 where the decay begins to 1
     if schedule.name == "cosine":
         decayed = (1 - math.cos(math.pi * decayed)) / 2
     return schedule.rate * (1 - (1 - schedule.floor) * decayed)

@@ -1,6 +1,7 @@
 """The position of a training: the part of a checkpoint that is neither weights nor moments."""
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from nmt.system.files import Marker, read_digested
 # The file by which a folder is a run.
 RUN = Marker("run.json", "nmt run", 6)
 PROGRESS_FILE, PROGRESS_VERSION = "progress.json", 1
+FIRST_STEPS = 20  # which are slower: memory is allocated and kernels are prepared
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
@@ -66,6 +68,11 @@ class Progress:
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
     skipped_in_a_row: int = 0  # the last steps, if they were skipped
     window: int = 0  # of the epoch, the one with the next length group
+    first_seconds: float = 0.0  # of the first steps, without validations
+    validation_seconds: float = 0.0  # of all validations
+    last_validation: float = 0.0  # seconds of the last one
+    time_limit: float = 0.0  # seconds for which `last_step` was computed
+    last_step: int = 0  # the last one within the time limit
 
     def record_validation(self, metric: float, loss: float, keep: int | Literal["all"]) -> bool:
         """Record the validation of this step among the `keep` best; return whether it is the best.
@@ -78,16 +85,43 @@ class Progress:
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved
 
+    def last_step_within(self, limit: float, validate_every: float) -> int:
+        """Return the last step that ends, with the validations until then, within `limit` seconds of training.
+
+        A step is predicted to take the mean of the steps so far, without the first ones, and a validation what the
+        last one took.
+        """
+        first, first_seconds = (FIRST_STEPS, self.first_seconds) if self.step > FIRST_STEPS else (0, 0.0)
+        step_seconds = (self.seconds - self.validation_seconds - first_seconds) / (self.step - first)
+
+        def seconds_at(step: int) -> float:
+            validations = math.ceil(step / validate_every) - self.step // validate_every  # the last step has one
+            return self.seconds + (step - self.step) * step_seconds + validations * self.last_validation
+
+        following = range(self.step + 1, self.step + 2 + int(max(0.0, limit - self.seconds) / max(step_seconds, 1e-9)))
+        return self.step + bisect_right(following, limit, key=seconds_at)
+
     def reached_limit(self, settings: TrainSettings) -> str | None:
         """Return in words the limit of `train.stop` that is reached, None if there is none."""
         limits = settings.stop
-        for name, value in (("steps", self.step), ("epochs", self.epoch), ("hours", self.seconds / 3600)):
+        reached: list[tuple[str, float, int]] = [("steps", self.step, 1), ("epochs", self.epoch, 1)]
+        if limits.seconds == self.time_limit and self.step >= self.last_step:
+            reached += [("minutes", self.time_limit, 60), ("hours", self.time_limit, 3600)]
+        for name, value, unit in reached:
             limit = getattr(limits, name)
-            if limit is not None and value >= limit:
-                return f"train.stop.{name} is {limit:,}"
+            if limit is not None and value >= limit * unit:
+                return f"train.stop.{name} is {limit:,.12g}"
         if limits.patience is not None and self.validations_without_gain >= limits.patience:
             return f"no better {settings.best_metric} in {counted(limits.patience, 'validation')}"
         return None
+
+    def finished(self, settings: TrainSettings) -> str | None:
+        """Return the limit and the best validation of a training that is complete, None if it goes on."""
+        reason = self.reached_limit(settings)
+        if reason is None or self.validated_at < self.step:
+            return None
+        best = [f"best {settings.best_metric} {abs(metric):.2f} at step {step:,}" for metric, _, step in self.best[:1]]
+        return "; ".join([reason, *best])
 
 
 def check_format(run: Path) -> None:

@@ -11,6 +11,7 @@ checkpoints/step-00001000/     a model directory, with optimizer.safetensors and
                                last and removed first: a folder without it is no checkpoint. progress.json has its own
                                digest, since it may be replaced alone
 best, last                     symbolic links to checkpoints
+train.log                      all messages of all its trainings, with their times
 valid.txt                      translations of the validation text by the best checkpoint, greedy
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
 lock                           held while a training runs
@@ -163,6 +164,11 @@ class RunDirectory:
             updater.optimizer, updater.weights, directory / OPTIMIZER_FILE, step=progress.step - progress.skipped
         )
         return progress
+
+    def log_message(self, line: str) -> None:
+        """Append a message to train.log; no training ends because that is impossible."""
+        with suppress(OSError), open(self.path / "train.log", "a", encoding="utf-8", opener=regular_file) as stream:
+            stream.write(line)
 
     def log(self, record: dict[str, Any]) -> None:
         """Append a record to metrics.jsonl, and its numbers to TensorBoard with train.tensorboard; on rank 0."""

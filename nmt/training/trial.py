@@ -1,10 +1,7 @@
-"""What a training costs, before it starts: trial updates, and the minutes of a proposal from the rate of this machine.
-
-A weight and token take 6 floating-point operations: 2 forward, 4 backward. The encoder's weights count with source
-tokens, the decoder's and the output's with target tokens. Attention between tokens and fillers are not counted.
-"""
+"""What a training costs before it starts: trial updates, and the minutes of a proposal by the speed of products."""
 
 import gc
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +11,7 @@ import torch
 
 from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
-from nmt.config import ModelSettings, Recipe, RuntimeSettings, load_recipe
+from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import SettingError
 from nmt.errors import is_oom
 from nmt.kernels import Kernels, kernels_for, precision_for
@@ -188,11 +185,11 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     if seconds:
         rows.append(("speed", f"{tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"))
         rows.append(("an epoch", f"{format_seconds(updates * seconds)}, {updates:,.1f} updates"))
-        updates_until = {"steps": 1.0, "epochs": updates, "hours": 3600 / seconds}
+        updates_until = {"steps": 1.0, "epochs": updates, "minutes": 60 / seconds, "hours": 3600 / seconds}
         for name, factor in updates_until.items():
             if (limit := getattr(train.stop, name)) is not None:
                 after = f"{format_seconds(limit * factor * seconds)}, after {limit * factor:,.0f} updates"
-                rows.append((f"train.stop.{name} {limit:,}", after))
+                rows.append((f"train.stop.{name} {limit:,.12g}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
     return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])
 
@@ -206,22 +203,15 @@ class Cost:
     minutes: tuple[float, float]
 
 
-def cost(propose_for: Callable[[str], Proposal]) -> Cost:
-    """Choose the device, make the proposal for it, and measure how fast it is."""
+def cost(propose_for: Callable[[str, float], Proposal]) -> Cost:
+    """Choose the device, measure how fast it is, and make the proposal for it and its operations a second."""
     runtime = RuntimeSettings()
     device = choose_device(runtime)
     set_threads(runtime)
     kernels = kernels_for(device, "bf16" if computes_in_bf16(runtime, device) else "fp32")
-    proposal = propose_for(kernels.kind)
-    seconds = operations(proposal.model, proposal.vocabulary, *proposal.trained_tokens) / matrix_rate(kernels)
-    low, high = kernels.utilization
-    return Cost(proposal, kernels.kind, (seconds / high / 60, seconds / low / 60))
-
-
-def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
-    """Return the floating-point operations of training on so many tokens."""
-    encoder, decoder = model.layer_weights
-    return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
+    low, high = (share * matrix_rate(kernels) for share in kernels.utilization)
+    proposal = propose_for(kernels.kind, math.sqrt(low * high))
+    return Cost(proposal, kernels.kind, (proposal.operations / high / 60, proposal.operations / low / 60))
 
 
 def matrix_rate(kernels: Kernels) -> float:

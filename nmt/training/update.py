@@ -1,5 +1,6 @@
 """One optimizer update: from batches to changed weights, on one device or on all ranks together."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -45,6 +46,7 @@ class Updater:
         self.model.compute_with(self.kernels)
         self.weights = FlatWeights(self.model)
         self.optimizer = make_optimizer(self.weights, self.kernels, recipe.train)
+        self.last_step: float = recipe.train.stop.steps or math.inf  # of the training, where its schedule ends
         self._sums = torch.zeros(2, device=device)  # of losses and negative log-likelihoods
         # other scores, and dropout on the weights of attention, compute with padded tensors, whose shapes vary
         captures = self.model.attends_by_kernels and not recipe.model.attention_dropout
@@ -71,7 +73,7 @@ class Updater:
             distributed.all_reduce(self.weights.gradient)
             sums = distributed.all_reduce(sums.double())
         norm = self.weights.gradient_norm() / target_tokens
-        rate = learning_rate(self.recipe.train, self.recipe.model.dim, step)
+        rate = learning_rate(self.recipe.train.schedule, self.recipe.model.dim, step, self.last_step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         clip_norm, scale = self.recipe.train.clip_norm, torch.full_like(norm, target_tokens)

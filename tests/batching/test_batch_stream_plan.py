@@ -4,7 +4,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -69,6 +69,17 @@ def test_epoch_contains_each_pair_once_within_the_budget(
         if len(batch) > 1:
             assert len(batch) * split.lengths(batch)[1].max() <= budget
             assert len(batch) * split.lengths(batch)[0].max() <= 2 * budget
+
+
+@examples(max_examples=40, deadline=None)
+@given(SIZES, st.sampled_from([1.0, 2.0, 1.5]), st.booleans(), st.integers(10, 200))
+def test_groups_of_epochs_are_those_of_their_plans(
+    sizes: list[tuple[int, int]], weight: float, in_windows: bool, budget: int
+) -> None:
+    split = split_of_sizes(sizes, [weight] * len(sizes))
+    with small_windows() if in_windows else nullcontext():
+        plans = [plan_epoch(split, budget, 1, epoch) for epoch in range(3)]
+        assert BatchStream(split, budget, 1).groups_in(3) == sum(map(len, plans))
 
 
 @examples(max_examples=40, deadline=None)

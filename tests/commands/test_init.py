@@ -76,6 +76,12 @@ def test_recipe_and_held_out_texts_are_written(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "mine").iterdir()) == ["recipe.yaml", "test.tsv", "valid.tsv"]
 
 
+def test_minutes_limit_the_training() -> None:
+    messages = init("text.en", "text.it", "--minutes", "2.5")
+    assert "The training ends after 2.5 minutes. About " in messages
+    assert load_recipe(Path("recipe.yaml")).train.stop.seconds == 150
+
+
 @pytest.mark.parametrize("sizes", [(30, 10), (7, 31), (20, 20)])
 def test_sizes_are_those_requested_and_both_directions_hold_out_the_same_pairs(sizes: tuple[int, int]) -> None:
     options = ("--valid-size", str(sizes[0]), "--test-size", str(sizes[1]))

@@ -262,7 +262,7 @@ def test_run_folder_with_other_files_is_refused_untouched(
     assert not (tmp_path / "prepared").exists()
 
 
-OTHERS = (".DS_Store", "train.log", "test.out", "checkpoints/notes.txt", "checkpoints/step-00000001/notes.txt",
+OTHERS = (".DS_Store", "my.log", "test.out", "checkpoints/notes.txt", "checkpoints/step-00000001/notes.txt",
           "tensorboard/notes.txt", "prepared/notes.txt")  # fmt: skip
 
 
@@ -303,17 +303,22 @@ def test_finished_run_prints_its_scores_without_translating_again(
 ) -> None:
     file = write_reversal_task(tmp_path, 60, 4)
     write_tsv(tmp_path / "test.tsv", reversal_pairs(6, 3))
-    settings = ("--set", "data.test={file: test.tsv}", "--set", "train.stop.steps=2")
-    results = [run_command("train", "-c", file, *settings)]
+    settings = ("--set", "data.test={file: test.tsv}", "--set", "train.stop.steps=2", "--set", "train.schedule.warmup=2")
+    results = [run_command("train", file, "--quiet", *settings)]
     with monkeypatch.context() as patch:
         patch.delattr("nmt.commands.train.evaluate_tests")
         results.append(run_command("train", "-c", file, *settings))
     assert [result.exit_code for result in results] == [0, 0]
     shown = [
-        [line for line in result.stderr.splitlines() if line.startswith(("test ", "signature "))] for result in results
+        [line for line in result.stdout.splitlines() if line.startswith(("test ", "signature "))] for result in results
     ]
     assert [line.split(":")[0] for line in shown[0][2:]] == ["signature of BLEU", "signature of chrF2"]
     assert shown[0] == shown[1]
+    assert "run: finished after step 2: train.stop.steps is 2; best bleu " in results[1].stderr
+    assert not any(word in results[1].stderr for word in ("resuming", "perplexity", "stopped"))
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \S", log)
+    assert [log.count(part) for part in ("warning: train.schedule.warmup: 2 st", "stopped after step 2", "test BLEU")] == [2, 1, 2]
     other_beam = run_command("train", "-c", file, *settings, "--set", "decode.beam=3")
     assert "translating 6 test sentences" in other_beam.stderr
     assert load_model(tmp_path / "run" / "best", CPU).decode.beam == 3

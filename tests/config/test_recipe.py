@@ -196,7 +196,10 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
             "tokenizer.shared: false needs model.tied_embeddings: target or none",
         ),
         ("train: {stop: {patience: 3}}", "train.stop.patience: needs data.valid, the text to validate on"),
-        ("train: {stop: {steps: null}}", "train.stop: training would never end; give steps, epochs, hours or patience"),
+        (
+            "train: {stop: {steps: null}}",
+            "train.stop: training would never end; give steps, epochs, minutes, hours or patience",
+        ),
         (
             "train: {schedule: {rate: 1}}",
             "train.schedule.rate: the schedule noam has no such key; it has factor and warmup",
@@ -213,8 +216,8 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         ("prepared: ./runs/small", "prepared: is the folder of the run; name another one"),
         (f"decode: {{beam: {'x' * 100}}}", f"decode.beam: found the text '{'x' * 59}…, expected a whole number"),
         (
-            "train: {stop: {steps: null, epochs: 3}, schedule: {name: linear}}",
-            "train.schedule: linear needs train.stop.steps, the step at which the decay ends",
+            "train: {stop: {steps: null, patience: 3}, schedule: {name: linear}}",
+            "train.schedule: linear needs train.stop.steps, epochs, minutes or hours, where the decay ends",
         ),
         ("train: {batch_tokens: 8}", "train.batch_tokens: found 8, expected 16 or more"),
         (

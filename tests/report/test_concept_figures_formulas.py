@@ -93,7 +93,9 @@ def test_noam_has_the_peaks_of_the_paper_and_the_schedule_of_a_recipe_beside_it(
         assert paper.get_ylim()[1] >= max(rates), "the whole curve shows"
     assert lines_of(paper).keys() == {"512:1:4000", "512:1:8000", "256:1:4000", "512:2:8000"}
     ((_, (steps, rates)),) = lines_of(own).items()
-    assert rates[::50] == pytest.approx([learning_rate(recipe.train, recipe.model.dim, step) for step in steps[::50]])
+    schedule, last = recipe.train.schedule, recipe.train.stop.steps
+    expected = [learning_rate(schedule, recipe.model.dim, step, last) for step in steps[::50]]
+    assert rates[::50] == pytest.approx(expected)
     assert len(noam(None).figure.axes) == 1
 
 

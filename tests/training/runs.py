@@ -57,7 +57,9 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 
 def progress(run: Path) -> dict[str, Any]:
     content = json.loads((run / "last" / "progress.json").read_text())
-    del content["sha256"], content["seconds"], content["interval"]["seconds"], content["interval"]["waited"]
+    del content["sha256"], content["interval"]["seconds"], content["interval"]["waited"]
+    for clock in ("seconds", "first_seconds", "validation_seconds", "last_validation"):
+        del content[clock]
     return dict(content)
 
 

@@ -1,5 +1,7 @@
 """The table that a training prints."""
 
+import math
+
 import pytest
 
 from nmt.config import Stop, TrainSettings
@@ -14,10 +16,10 @@ RECORD = {
 
 
 def test_time_left_is_that_to_the_first_limit() -> None:
-    assert seconds_left(Stop(steps=100), 25, 0.5, 60) == 180
-    assert seconds_left(Stop(steps=100, hours=0.025), 25, 0.5, 60) == 30
-    assert seconds_left(Stop(steps=None, patience=2), 25, 0.5, 60) is None
-    assert seconds_left(Stop(epochs=2), 75, 1.5, 60) == 20, "epochs with their fraction"
+    assert seconds_left(Stop(), 100, 25, 0.5, 60) == 180
+    assert seconds_left(Stop(hours=0.025), 100, 25, 0.5, 60) == 30
+    assert seconds_left(Stop(steps=None, patience=2), math.inf, 25, 0.5, 60) is None
+    assert seconds_left(Stop(epochs=2), 1000, 75, 1.5, 60) == 20, "epochs with their fraction"
     assert [format_seconds(s) for s in (0, 59.6, 3725, 360_000)] == ["0:00:00", "0:01:00", "1:02:05", "100:00:00"]
 
 

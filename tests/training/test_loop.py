@@ -122,12 +122,6 @@ def test_validations_at_the_ends_of_epochs_are_exact_on_resume(
     assert saved_steps(tmp_path / "parts") == sorted({*ends, ends[1] + 1})
 
 
-def test_training_stops_after_hours(texts: Path, tmp_path: Path) -> None:
-    outcome = train_run(texts, tmp_path / "run", "train.stop.hours=1e-9")
-    assert (outcome.step, outcome.reason) == (1, "train.stop.hours is 1e-09")
-    assert saved_steps(tmp_path / "run") == [1]
-
-
 def test_training_stops_after_validations_without_gain(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

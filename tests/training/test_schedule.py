@@ -1,20 +1,20 @@
 """Learning rate schedules: values by hand, equality with torch, and properties."""
 
+import math
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import Stop, TrainSettings
 from nmt.config.model_sections import Schedule
 from nmt.training.optimizer import learning_rate
 
 STEPS = 1000
 
 
-def rate(schedule: Schedule, step: int, dim: int = 64, steps: int | None = STEPS) -> float:
-    return learning_rate(TrainSettings(schedule=schedule, stop=Stop(steps=steps, epochs=1)), dim, step)
+def rate(schedule: Schedule, step: int, dim: int = 64, last_step: float = STEPS) -> float:
+    return learning_rate(schedule, dim, step, last_step)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,9 @@ def test_rates_are_nonnegative_and_highest_at_the_end_of_warmup(schedule: Schedu
     # the rise is straight, so that before the highest rate comes (warmup - 1) / warmup of it
     if warmup > 1:
         assert curve[warmup - 2] == pytest.approx(peak * (warmup - 1) / warmup)
+    # while the last step is not known, the rate stays; a later decision changes no rate of the steady part
+    assert rate(schedule, STEPS, dim, math.inf) == pytest.approx(peak if schedule.falls else curve[-1])
+    steady = max(warmup, int(schedule.steady_share * STEPS))
+    assert [rate(schedule, step, dim, math.inf) for step in range(1, steady)] == curve[: steady - 1]
     if not schedule.falls:
         assert curve[warmup] >= peak * (warmup / (warmup + 1)) ** 0.5 * (1 - 1e-9)

@@ -6,9 +6,9 @@ import torch
 from nmt.config import ModelSettings
 from nmt.kernels import kernels_for
 from nmt.model.transformer import Transformer
-from nmt.text.proposing.proposal import propose
+from nmt.text.proposing.proposal import Proposal, propose
 from nmt.training import trial as module
-from nmt.training.trial import cost, matrix_rate, operations
+from nmt.training.trial import cost, matrix_rate
 
 
 @pytest.mark.parametrize("changes", [{}, {"activation": "swiglu"}, {"norm": "post"}])
@@ -16,8 +16,10 @@ def test_operations_are_six_for_each_weight_and_token(changes: dict[str, str]) -
     settings = ModelSettings.model_validate({"encoder_layers": 2, "decoder_layers": 3, "dim": 8, "heads": 2, **changes})
     model = Transformer(settings, 11, 13)
     encoder, decoder = (sum(one.numel() for one in side.parameters()) for side in (model.encoder, model.decoder))
-    assert operations(settings, 13, 1, 0) == 6 * encoder
-    assert operations(settings, 13, 0, 1) == 6 * (decoder + 13 * settings.dim)
+    proposal = Proposal(13, (3, 2), settings, batch_tokens=100, steps=10, settings={})
+    source, target = proposal.trained_tokens
+    assert (source, target) == pytest.approx((1.5 * target, 1000), rel=0.1)
+    assert proposal.operations == pytest.approx(6 * (encoder * source + (decoder + 13 * settings.dim) * target))
 
 
 def test_minutes_follow_from_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +27,7 @@ def test_minutes_follow_from_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for rate in (1e9, 2e9):
         monkeypatch.setattr(module, "matrix_rate", lambda *_, rate=rate: rate)
-        found.append(cost(lambda device: propose((60_000, 60_000), 2000, device)))
+        found.append(cost(lambda device, _: propose((60_000, 60_000), 2000, device)))
     assert found[0].minutes == pytest.approx(tuple(2 * minutes for minutes in found[1].minutes))
     assert found[0].minutes[0] < found[0].minutes[1]
 

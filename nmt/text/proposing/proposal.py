@@ -18,9 +18,10 @@ from nmt.text.languages import UNSPACED
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import proposed_size
 
-SMALL, BASE = "small", "base"
+TINY, SMALL, BASE = "tiny", "small", "base"
 _MEASURED = "the size that we measured on CPUs with 2,000 to 306,000 pairs of Tatoeba; with 2,000 smaller is worse"
 _MODELS = {  # layers on each side, dim, feed_forward, heads, the reason
+    TINY: (2, 128, 512, 4, "small, so that the whole text is read several times in the given minutes"),
     SMALL: (3, 256, 1024, 4, _MEASURED),
     BASE: (6, 512, 2048, 8, "the base model of Vaswani et al. 2017"),
 }
@@ -38,7 +39,8 @@ _PASSES, _PASSES_TOKENS, _PASSES_POWER = 20.0, 240_000, 0.4
 _FEWEST_PASSES, _MOST_PASSES = 3.0, 80.0
 _GPU_PASSES = 2.0  # factor: a GPU makes more passes in the same time, and patience ends the training
 _FULL = 0.93  # share of a batch that is no padding
-_VALIDATIONS = 15
+_VALIDATIONS, _FEWEST_VALIDATIONS = 15, 3  # in a limited time one a minute, within these numbers
+_LEAST_SHARE = 0.3  # of the proposed steps, for which the time must suffice: else the model is the smallest one
 _PATIENCE = 5
 
 
@@ -68,11 +70,39 @@ class Proposal:
         target = self.steps * self.batch_tokens * _FULL
         return target * self.tokens[0] / self.tokens[1], target
 
+    @property
+    def operations(self) -> float:
+        """The floating-point operations of the training: 6 for each weight and token, 2 forward and 4 backward.
 
-def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
-    """Return the settings for so many source and target tokens on a device of the type cpu, cuda or mps."""
+        The encoder's weights count with source tokens, the decoder's and the output's with target tokens. Attention
+        between tokens and fillers are not counted.
+        """
+        (encoder, decoder), (source, target) = self.model.layer_weights, self.trained_tokens
+        return 6 * (encoder * source + (decoder + self.vocabulary * self.model.dim) * target)
+
+
+def propose(
+    tokens: tuple[int, int], vocabulary: int, device: str, minutes: float | None = None, rate: float = 0.0
+) -> Proposal:
+    """Return the settings for so many source and target tokens on a device of the type cpu, cuda or mps.
+
+    With `minutes` for a training that long, at about so many floating-point operations a second.
+    """
+    name = BASE if device == "cuda" and tokens[1] >= _BASE_TOKENS else SMALL
+    proposal = _proposal(name, tokens, vocabulary, device)
+    if minutes is None:
+        return proposal
+    if minutes * 60 * rate < _LEAST_SHARE * proposal.operations:
+        name, proposal = TINY, _proposal(TINY, tokens, vocabulary, device)
+    steps = max(1, round(proposal.steps * min(1.0, minutes * 60 * rate / proposal.operations)))
+    return _proposal(name, tokens, vocabulary, device, (minutes, steps))
+
+
+def _proposal(
+    name: str, tokens: tuple[int, int], vocabulary: int, device: str, limit: tuple[float, int] | None = None
+) -> Proposal:
+    """Return the settings with a model; `limit` is one in minutes, and about how many steps these are."""
     target = tokens[1]
-    name = BASE if device == "cuda" and target >= _BASE_TOKENS else SMALL
     layers, dim, feed_forward, heads, why = _MODELS[name]
     dropout, reason_of_dropout = _dropout(name, target)
     model = ModelSettings(
@@ -80,9 +110,10 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
         positions="rotary",
     )  # fmt: skip
     batch, reason_of_batch = _batch_tokens(name, target, device)
-    steps = _round(max(100, _passes(target, device) * target / (batch * _FULL)))
+    most = _round(max(100, _passes(target, device) * target / (batch * _FULL)))
+    minutes, steps = limit or (_VALIDATIONS, most)
     warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _RATE_OF_DIM_256 * math.sqrt(256 / dim)
-    every = max(10, _round(steps / _VALIDATIONS))
+    every = max(10, _round(steps / min(_VALIDATIONS, max(_FEWEST_VALIDATIONS, minutes))))
     passes = steps * batch * _FULL / target
     settings = {
         "model": Setting(
@@ -100,7 +131,7 @@ def propose(tokens: tuple[int, int], vocabulary: int, device: str) -> Proposal:
             "over the last 70 %: in our measurements 1.3 BLEU better than the schedule of the paper with the same peak",
         ),
         "train.stop": Setting(
-            f"{{steps: {steps}, patience: {_PATIENCE}}}",
+            f"{{steps: {most}, {f'minutes: {minutes:g}, ' if limit else ''}patience: {_PATIENCE}}}",
             f"about {passes:.0f} passes over the text: a small text needs more of them. Patience ends it after "
             f"{_PATIENCE} validations without a better BLEU",
         ),

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+import yaml
 
 from nmt.config import TokenizerSettings
 from nmt.text.proposing.proposal import TextProfile, propose
@@ -42,6 +43,23 @@ def test_settings_agree_with_the_trainings_that_were_measured() -> None:
     assert (large.model.dim, large.model.dropout, large.batch_tokens) == (256, 0.1, 2048)
     for proposal in (small, large):
         assert "rate: 0.0015, warmup: 400, decay: 0.7, floor: 0.05" in proposal.settings["train.schedule"].value
+
+
+def test_training_of_given_minutes_is_as_long_and_has_a_model_that_fits() -> None:
+    tokens, rate = (240_000, 240_000), 1e10
+    full = propose(tokens, 2400, "cpu")
+    needed = full.operations / rate / 60
+    half, short, ample = (propose(tokens, 2400, "cpu", needed * share, rate) for share in (0.5, 0.02, 3))
+    assert (half.model, half.steps) == (full.model, pytest.approx(full.steps / 2, rel=0.02))
+    assert short.operations / rate / 60 == pytest.approx(needed * 0.02, rel=0.02)
+    assert short.model.weight_count(2400, 2400) < 0.25 * full.model.weight_count(2400, 2400)
+    assert (ample.model, ample.steps) == (full.model, full.steps)
+    for proposal, minutes in ((half, needed * 0.5), (short, needed * 0.02)):
+        stop, schedule = (yaml.safe_load(proposal.settings[f"train.{key}"].value) for key in ("stop", "schedule"))
+        assert stop["minutes"] == pytest.approx(minutes, rel=1e-4)
+        assert 0.15 < schedule["warmup"] / min(proposal.steps, 2000) < 0.25
+        every = int(proposal.settings["train.validate_every"].value)
+        assert 2.9 < proposal.steps / every < 16
 
 
 def test_pairs_characters_and_empty_sides_are_counted() -> None:
