@@ -259,6 +259,27 @@ def import_(
     module.import_model(model, output, languages, console)
 
 
+@command(epilog="Example: nmt runs --sort test")
+def runs(
+    console: "Console",
+    folders: Annotated[list[Path] | None, Argument(metavar="[DIR]...", help="Folders of runs; default: runs.")] = None,
+    sort: Annotated[
+        Literal["validation", "test", "name", "minutes"], Option(help="The order of the runs.")
+    ] = "validation",
+    json: Annotated[bool, Option("--json", help="Print all that is known about each run as JSON.")] = False,
+) -> None:
+    """Show a table of runs: the settings that differ, what each run costs, and its scores."""
+    from json import dumps
+
+    from nmt.commands import runs as module
+
+    rows = module.runs(folders or [Path("runs")], sort)
+    if json:
+        print(dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        module.print_rows(rows)
+
+
 @command(epilog="Example: nmt report mine/run -o report.html")
 def report(console: "Console", request: ReportRequest) -> None:
     """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""

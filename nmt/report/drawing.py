@@ -23,18 +23,23 @@ from cycler import cycler
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 # The colour of text and axes; in a page that of its text, which depends on the theme.
 INK = "#1b1f24"
 # The palette of Okabe & Ito (2008), which people with any colour vision can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK, "#E69F00", "#56B4E9")
-# Inches: the width of figures with several panels. Text is readable where they are 800 pixels wide.
-WIDE = 8.0
+# Widths in inches: of figures with several panels, and of those that share a row of a page. Text has 9 points, so that
+# it is as large as the text of the page.
+WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
+# Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
+_MARGINS = (0.5, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
 _COLUMNS = 12  # letters of a title in an inch
 # The common Simplified and Traditional characters, for machines without a font that has them.
 _SHIPPED = "common-han.ttf"
 _GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
+_FONT_FAMILY = re.compile(r" font-family: [^;\"]+;?")
 
 Matrix = npt.NDArray[np.float32]
 
@@ -73,9 +78,9 @@ def drawing_style() -> Iterator[None]:
     style: Any = {
         **ink,
         "font.family": list(font_families()),
-        "font.size": 10,
+        "font.size": 9,
         "text.parse_math": False,  # a token may be a dollar sign
-        "axes.titlesize": 10,
+        "axes.titlesize": 9,
         "axes.titlelocation": "left",
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -88,7 +93,7 @@ def drawing_style() -> Iterator[None]:
         "grid.linewidth": 0.6,
         "lines.linewidth": 1.8,
         "legend.frameon": False,
-        "legend.fontsize": 9,
+        "legend.fontsize": 8,
         "figure.facecolor": "white",
         "savefig.dpi": 150,
         "image.cmap": "cividis",  # equal steps of lightness for any colour vision; it also prints well in grey
@@ -100,25 +105,61 @@ def drawing_style() -> Iterator[None]:
         yield
 
 
-def new_figure(height: float = 3.0, width: float = 4.8) -> Figure:
+def new_figure(height: float = 3.0, width: float = HALF) -> Figure:
     """Return an empty figure of a size in inches; two of the standard width are beside each other in a page."""
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_chart(height: float = 2.4, width: float = HALF, right: float = _MARGINS[1], rows: int = 1) -> list[Axes]:
+    """Return the axes of a new figure, one below the other, inside fixed margins; `right` is that for `label_ends`."""
+    figure = Figure(figsize=(width, height))
+    left, _, bottom, top = _MARGINS
+    margins = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
+    panels = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={**margins, "hspace": 0.3})
+    return list(panels.flatten())
+
+
+def set_logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
+    """Give drawn lines a logarithmic axis with ticks that are plain numbers."""
+    axes.set(**{f"{name}scale": "log"})
+    axis: Any = getattr(axes, f"{name}axis")
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1,) if high > 1000 * low else (1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def label_ends(axes: Axes, size: float = 9) -> None:
+    """Write the label of each line at its right end, without overlap; call it when the limits of the axes are set."""
+    points, lowest = 72 / axes.figure.dpi, -np.inf
+    ends: list[tuple[float, Any, Any]] = []
+    for line in axes.lines:
+        if not str(line.get_label()).startswith("_"):
+            end = np.asarray(line.get_xydata())[-1]
+            ends.append((points * axes.transData.transform(end)[1], end, line))
+    for height, end, line in sorted(ends, key=lambda entry: entry[0]):
+        lowest = max(height, lowest + 1.2 * size)
+        place: Any = {"xytext": (5, lowest - height), "textcoords": "offset points", "va": "center"}
+        axes.annotate(str(line.get_label()), end, **place, color=line.get_color(), fontsize=size)
 
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
     columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
     lines = [drawing.title, fill(drawing.subject, int(columns * drawing.figure.get_figwidth()))]
-    drawing.figure.suptitle("\n".join(filter(None, lines)), x=0.01, ha="left", fontsize=11)
-    drawing.figure.savefig(directory / f"{drawing.name}.png")
+    drawing.figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
+    drawing.figure.savefig(directory / f"{drawing.name}.png", bbox_inches="tight")
     drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
-    (directory / f"{drawing.name}.svg").write_text(_svg(drawing.figure, metadata=metadata), encoding="utf-8")
+    svg = _svg(drawing.figure, metadata=metadata, bbox_inches="tight")
+    (directory / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """Return the figure as an SVG element: transparent, letters as outlines, ink and blue of the page's theme."""
-    svg = _svg(drawing.figure, transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    """Return the figure as an SVG element: transparent, with the fonts, the ink and the blue of the page."""
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        svg = _svg(drawing.figure, transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    svg = _FONT_FAMILY.sub("", svg)
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
     svg = svg.replace(INK, "currentColor").replace(COLOURS[0].lower(), "var(--blue)")

@@ -3,14 +3,17 @@
 `element` is the one place where text becomes HTML: it escapes all that is not `Html` already.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
-from nmt.report.drawing import WIDE, Drawing, inline_svg
+from nmt.report.drawing import HALF, QUARTER, THIRD, Drawing, inline_svg
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+# What a figure fills of a row, by its width in inches.
+_SPANS = (("quarter", QUARTER), ("third", THIRD), ("half", HALF), ("wide", math.inf))
 
 
 class Html(str):
@@ -94,20 +97,19 @@ def folded(summary: str, content: Html) -> Html:
 
 
 def figures(drawings: Iterable[Drawing]) -> Html:
-    """Return drawings with their captions, on a wide screen beside each other."""
+    """Return drawings with their titles above and captions below, on a wide screen beside each other."""
     shown = []
     for drawing in drawings:
         source = element("small", f" Drawn by {drawing.code}.") if drawing.code else ""
-        caption = element("figcaption", element("strong", drawing.title), " ", drawing.caption, source)
-        wide = "wide" if drawing.figure.get_figwidth() >= WIDE else ""
-        shown.append(
-            element("figure", caption, element("div", Html(inline_svg(drawing)), class_="scroll"), class_=wide)
-        )
+        caption = element("figcaption", drawing.caption, source)
+        style = next(name for name, width in _SPANS if drawing.figure.get_figwidth() <= width)
+        svg = element("div", Html(inline_svg(drawing)), class_="scroll")
+        shown.append(element("figure", element("strong", drawing.title), svg, caption, class_=style))
     return element("div", *shown, class_="figures")
 
 
-def render_page(title: str, sections: Sequence[Section], intro: str = "") -> str:
-    """Return the page as HTML, with an introduction below its title."""
+def render_page(title: str, sections: Sequence[Section], intro: str = "", heading: str = "") -> str:
+    """Return the page as HTML, with a heading in place of its title, and an introduction below it."""
     style = Html(files("nmt.report").joinpath("page.css").read_text(encoding="utf-8"))
     links = [element("a", section.title, href=f"#{section.id}") for section in sections]
     body = [element("section", element("h2", one.title), one.html, id=one.id) for one in sections]
@@ -122,7 +124,7 @@ def render_page(title: str, sections: Sequence[Section], intro: str = "") -> str
 {element("style", style)}
 </head>
 <body>
-{element("header", element("h1", title), intro, element("nav", *links))}
+{element("header", element("h1", heading or title), intro, element("nav", *links))}
 {element("main", *body)}
 </body>
 </html>

@@ -15,8 +15,8 @@ _NUMBER = (int, float)
 # what is read of each type of record
 _FIELDS: dict[str, dict[str, Any]] = {
     "train": dict.fromkeys(("loss", "rate", "gradient_norm", "target_tokens_per_second"), _NUMBER)
-    | dict.fromkeys(("padding", "loader_wait", "epoch", "seconds"), _NUMBER),
-    "validation": dict.fromkeys(("loss", "bleu", "chrf", "epoch", "seconds"), _NUMBER),
+    | dict.fromkeys(("padding", "loader_wait", "epoch", "target_tokens", "seconds"), _NUMBER),
+    "validation": dict.fromkeys(("loss", "bleu", "chrf", "epoch", "target_tokens", "seconds"), _NUMBER),
     "skipped": {"loss": str, "gradient_norm": str},
 }
 
@@ -72,6 +72,17 @@ class RunRecords:
             return "training", "now"
         reason = self.progress and self.progress.reached_limit(self.recipe.train)
         return ("complete", reason) if reason else ("interrupted", "nmt train resumes it")
+
+    @property
+    def last(self) -> Record:
+        """The newest record of a training interval or a validation; zeros if there is none."""
+        zeros: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
+        return max([*self.train, *self.validations], key=lambda record: float(record["seconds"]), default=zeros)
+
+    @property
+    def step(self) -> int:
+        """The number of updates made."""
+        return max(self.last["step"], 0 if self.progress is None else self.progress.step)
 
     @property
     def best(self) -> Record | None:

@@ -1,0 +1,61 @@
+"""`nmt runs`: a table of runs."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console as RichConsole
+from rich.measure import Measurement
+from rich.table import Table
+
+from nmt.errors import ModelError
+from nmt.report.run_table import Row, cells_of, differing_settings, find_runs, in_order, run_row, setting_text
+from nmt.system.console import printable
+
+_LONGEST = 40  # characters of a cell
+_UNLIMITED = 10_000
+# Columns that a narrow terminal lacks; the last of them, and the last settings, are the first to go.
+_OPTIONAL = ("minutes", "tokens", "steps", "pairs", "parameters")
+
+
+def runs(folders: Sequence[Path], order: str) -> list[Row]:
+    """Return a row for each run in the folders, each once, in an order of `in_order`. Raises ModelError for none."""
+    found: dict[Path, Row] = {}
+    for folder in folders:
+        for name, path in find_runs(folder).items():
+            found.setdefault(path.resolve(), run_row(name, path))
+    if not found:
+        raise ModelError(f"{', '.join(map(str, folders))}: no run in this folder; nmt train makes one, in runs/NAME")
+    return in_order(found.values(), order)
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print a table to stdout: on a terminal as many of the columns as it has room for, else all."""
+    terminal = sys.stdout.isatty()
+    console = RichConsole(highlight=False, markup=False, emoji=False, width=None if terminal else _UNLIMITED)
+    settings = differing_settings(rows)
+    columns = {"name": [row["name"] for row in rows]}
+    columns |= {key: [setting_text(value) for value in values] for key, values in settings.items()}
+    cells = [{**cells_of(row), "remark": row["remark"]} for row in rows]
+    columns |= {key: texts for key in cells[0] if any(texts := [cell[key] for cell in cells])}
+    optional = [key for key in (*_OPTIONAL, *settings, "device") if key in columns]
+    table = _table(columns, terminal)
+    while optional and _width(console, table) > console.width:
+        del columns[optional.pop()]
+        table = _table(columns, terminal)
+    console.print(table)
+
+
+def _width(console: RichConsole, table: Table) -> int:
+    return Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).maximum
+
+
+def _table(columns: dict[str, list[str]], narrow: bool) -> Table:
+    """Return a table of texts by column; `narrow` breaks the names of columns."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for key in columns:
+        head = key.replace(".", ".\n").replace(" ", "\n") if narrow else key
+        table.add_column(head, justify="left" if key in ("name", "device", "remark") else "right")
+    for texts in zip(*columns.values(), strict=True):
+        table.add_row(*(printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…") for text in texts))
+    return table
