@@ -200,7 +200,7 @@ def test_commands_for_text_that_is_not_here_are_valid() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     pages = PAGES["docs/wmt-en-zh.md"] + PAGES["docs/pretrained.md"]
     shown = re.findall(r"^nmt (.+)$", pages, flags=re.MULTILINE)
-    assert len(shown) == 10
+    assert len(shown) == 12
     for recipe in (REPOSITORY / "recipes").glob("*.yaml"):
         own = re.findall(r"^#   nmt (.+)$", recipe.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert any(f"recipes/{recipe.name}" in line for line in own), recipe
@@ -208,7 +208,8 @@ def test_commands_for_text_that_is_not_here_are_valid() -> None:
     for name, *arguments in map(shlex.split, shown):
         parsed = commands[name].make_context(name, arguments).params
         for file in filter(None, [parsed.get("config")]):
-            load_recipe(REPOSITORY / file, parsed.get("overrides") or ())
+            if file != Path("software.yaml"):  # which another command of the page writes
+                load_recipe(REPOSITORY / file, parsed.get("overrides") or ())
 
 
 def test_recipe_in_the_documentation_is_the_shipped_recipe(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from nmt.commands.requests import InitRequest
-from nmt.config import CorpusFile, Filters, LanguagePair
+from nmt.config import CorpusFile, Filters, LanguagePair, Languages
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
@@ -28,9 +28,11 @@ from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out
 from nmt.text.proposing.proposal import Setting, TextProfile, propose
 from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
+from nmt.text.tokenizer import Tokenizers, initial_files
 
 _LEAST_PAIRS = 100
 _WIDTH = 100  # of a comment
+_TUNING_TOKENS = 2048  # target tokens of a batch of fine-tuning
 _LITTLE_TEXT = 300_000  # target tokens
 # From benchmarks/RESULTS.md.
 _OF_LITTLE_TEXT = (
@@ -86,7 +88,10 @@ def init(request: InitRequest, console: Console) -> None:
         **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
     }
     names = _names(request) + (f", columns {list(train[0].columns)}" if train[0].columns != (1, 2) else "")
-    comments, more = _comments_and_settings(names, profile, request.minutes, console)
+    if request.initial is None:
+        comments, more = _comments_and_settings(names, profile, request.minutes, console)
+    else:
+        comments, more = _fine_tuning(request, request.initial, names, profile, languages)
     if held_out:
         copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
         comments.insert(1, f"Pairs of it are held out: {copies}.")
@@ -224,6 +229,51 @@ def _comments_and_settings(
     )
     settings = {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **expected.proposal.settings}
     return comments, {**settings, "decode": Setting("{beam: 4}")}
+
+
+def _fine_tuning(
+    request: InitRequest, initial: Path, names: str, profile: TextProfile, languages: LanguagePair
+) -> tuple[list[str], dict[str, Setting]]:
+    """Return what was read, and the settings of a short training of a model, at a low rate.
+
+    Raises ModelError if it is none, ConfigError if it has other languages.
+    """
+    from nmt.model.checkpoint import read_configuration, resolve_model
+
+    directory = resolve_model(initial)
+    of_model = Languages.model_validate(read_configuration(directory)["languages"])
+    if languages.source != of_model.source or languages.target not in of_model.target:
+        raise ConfigError(
+            f"--from {initial}: it translates {of_model.names}, but the text is {languages.source} → "
+            f"{languages.target}; state --languages if this is wrong, or leave --from out"
+        )
+    tokenizers = Tokenizers.load(directory, {file.name for file in initial_files(directory)})
+    sides = ["".join(pair.source for pair in profile.sample), "".join(pair.target for pair in profile.sample)]
+    tokens, lacking = [], list[str]()
+    for tokenizer, side, count in zip((tokenizers.source, tokenizers.target), sides, profile.characters, strict=True):
+        tokens.append(round(count * len(tokenizer.encode(side)) / max(1, len(side))) + profile.pairs)
+        spelled = tokenizer.spelled()
+        lacking += [each for each in sorted({*side}) if spelled[tokenizer.encode(f"a{each}")].any()]
+    steps = max(100, round((3 if tokens[1] > 1_000_000 else 5) * tokens[1] / _TUNING_TOKENS))
+    minutes = f"minutes: {request.minutes:g}, " if request.minutes else ""
+    characters = f"{len(lacking)} characters of the text: {' '.join(lacking[:40])}" if lacking else "no character of it"
+    comments = [
+        f"{names}: {profile.pairs:,} sentence pairs, about {tokens[0]:,} source and {tokens[1]:,} target tokens of the "
+        f"tokenizer of {initial}, which lacks {characters}.",
+        "A model forgets what this text does not have. Add general text to data.train, and compare both models on a "
+        "general text: nmt translate --model DIR, and nmt score AFTER REFERENCE --baseline BEFORE.",
+    ]
+    settings = {
+        "train.init_from": Setting(_quoted(os.path.relpath(initial, request.output.parent)), "sizes and tokenizer too"),
+        "train.batch_tokens": Setting(str(_TUNING_TOKENS)),
+        "train.schedule": Setting(
+            f"{{name: linear, rate: 2e-4, warmup: {max(10, steps // 10)}}}", "low, so that little is forgotten"
+        ),
+        "train.stop": Setting(f"{{steps: {steps}, {minutes}patience: 5}}"),
+        "train.validate_every": Setting(str(max(10, steps // 10))),
+        "decode": Setting("{beam: 4}"),
+    }
+    return comments, settings
 
 
 def _recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> str:

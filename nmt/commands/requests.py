@@ -30,6 +30,10 @@ class InitRequest(NamedTuple):
         float | None, Option(min=0.1, metavar="N", help="Time of training on this machine; default: by the text.")
     ] = None
 
+    initial: Annotated[
+        Path | None, Option("--from", metavar="MODEL", help="Train this model or run further, with its tokenizer.")
+    ] = None
+
     @property
     def prefix(self) -> str:
         """Return the start of the names beside the recipe: none for `recipe.yaml`."""
