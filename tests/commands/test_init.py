@@ -1,5 +1,6 @@
 """`nmt init`: a recipe, and a validation and a test text."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,15 @@ from nmt.config import load_recipe
 from nmt.system.console import Console
 from nmt.text.corpus import pairs_of
 from nmt.text.proposing.direction import check_languages
-from tests.builders import run_command, snapshot, write_lines, write_tsv
+from tests.builders import (
+    run_command,
+    save_model,
+    snapshot,
+    tiny_loaded_model,
+    tiny_tokenizers,
+    write_lines,
+    write_tsv,
+)
 
 ENGLISH = "{0} people were in the house and it was not far from the sea, number {0}."
 ITALIAN = "{0} persone erano nella casa, che non era lontana dal mare, numero {0}."
@@ -268,3 +277,20 @@ def test_unusual_text_is_reported_with_its_own_lines(folder: Path) -> None:
     assert "warning: v.tsv: the target (it) is decoded wrongly in 1 of 1 line: convert the file again" in messages
     assert "\n    line 1: PerchÃ©?" in messages
     assert "Ã" not in (folder / "test.tsv").read_text()
+
+
+def test_recipe_from_a_model_trains_it_further(folder: Path) -> None:
+    english = [ENGLISH.format(n) for n in range(400)]
+    loaded = tiny_loaded_model(tiny_tokenizers([*english[:50], *(ITALIAN.format(n) for n in range(50))], 320))
+    save_model(folder / "model", loaded)
+    write_lines(folder / "text.en", *english[:-1], "Łódź was not far from the sea, number 400.")
+    messages = init("text.en", "text.it", "--from", "model")
+    assert re.search("which lacks . characters of the text: .*Ł", messages), messages
+    recipe = load_recipe(Path("recipe.yaml"))
+    assert recipe.train.init_from == folder / "model"
+    assert recipe.model == loaded.model.settings
+    assert recipe.train.stop.steps == 100
+    result = run_command("train", "recipe.yaml", "--set", "train.stop.steps=2", "--set", "train.schedule.warmup=1")
+    assert result.exit_code == 0, result.output
+    message = refused("text.it", "text.en", "--from", "model", "--languages", "it-en", "-o", "other.yaml")
+    assert "--from model: it translates en → it, but the text is it → en" in message
