@@ -19,6 +19,7 @@ import math
 import os
 import pickle
 import re
+import shutil
 import stat
 import tempfile
 import zipfile
@@ -49,6 +50,7 @@ from nmt.text.tokenizer import Tokenizers
 _ABSENT = -100.0  # the bias of a symbol that their output does not have: its probability is 0 in fp32
 _LONGEST_SOURCE = 512  # tokens; longer sentences are split
 _POSITIONS = 1024  # of a model whose sinusoids are not ours
+_ENDINGS = (".npz", ".yml", ".spm", ".json", ".safetensors", ".bin")
 _LARGEST = 2**33  # bytes of a file
 _TAG = re.compile(r">>([A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)<<")
 
@@ -105,11 +107,13 @@ def _opened(path: Path) -> Iterator[Path]:
         return
     if not zipfile.is_zipfile(path):
         raise ModelError(f"{path}: expected a directory or a zip with a Marian model")
-    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            name = Path(member.filename).name
-            if name.endswith((".npz", ".yml", ".spm", ".json", ".safetensors", ".bin")) and member.file_size < _LARGEST:
-                (Path(folder) / name).write_bytes(archive.read(member))
+    with tempfile.TemporaryDirectory() as folder, _explained(path), zipfile.ZipFile(path) as archive:
+        members = [each for each in archive.infolist() if each.filename.endswith(_ENDINGS)]
+        if sum(member.file_size for member in members) > _LARGEST:
+            raise ValueError(f"its files have more than {_LARGEST >> 30} GiB")
+        for member in members:
+            with archive.open(member) as stream, (Path(folder) / Path(member.filename).name).open("wb") as file:
+                shutil.copyfileobj(stream, file)
         yield Path(folder)
 
 
@@ -122,7 +126,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise ModelError(f"{path}: damaged, or not a Marian model: it has no {error}") from None
     except (OSError, ValueError, TypeError, AttributeError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
         raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
-    except (SafetensorError, yaml.YAMLError, zipfile.BadZipFile, RecursionError, OverflowError) as error:
+    except (SafetensorError, yaml.YAMLError, zipfile.BadZipFile, RecursionError, OverflowError, MemoryError) as error:
         raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
 
 
