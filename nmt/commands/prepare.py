@@ -16,7 +16,7 @@ from nmt.system.files import check_output, disk_errors, lock_folder, output_file
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit, CorpusAudit
-from nmt.text.preparing.preparation import Mapped, audit_text, write_corpus
+from nmt.text.preparing.preparation import Judge, Mapped, Preparation, audit_text, write_corpus
 from nmt.text.preparing.rules import RULES
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers import shortened
@@ -91,7 +91,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     """
     _check_files(recipe, rejected)
     with TemporaryDirectory() as folder, _output(rejected) as stream:
-        audit = audit_text(recipe, Path(folder), console, rejected=stream)
+        audit = audit_text(Preparation(recipe, Path(folder), console, None, stream, _judge(recipe)))
     _show_examples(audit, console)
     show_audit(audit, console)
     return audit
@@ -132,7 +132,7 @@ def _prepare(
             folder.mkdir()
         try:
             with _output(rejected) as stream:
-                manifest = write_corpus(recipe, work, new, console, mapped, stream)
+                manifest = write_corpus(Preparation(recipe, work, console, mapped, stream, _judge(recipe)), new)
             check(manifest)
             _replace_corpus(new, manifest, directory)
         finally:
@@ -150,6 +150,15 @@ def _prepare(
             )
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return corpus
+
+
+def _judge(recipe: Recipe) -> Judge | None:
+    """Return what finds improbable pairs by a model, which needs torch; None if the recipe names none."""
+    if recipe.data.filters.scored_by is None:
+        return None
+    from nmt.translation.pair_scores import judge_by
+
+    return judge_by(recipe.data.filters.scored_by, recipe)
 
 
 def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:

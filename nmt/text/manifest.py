@@ -163,6 +163,8 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     if recipe.train.init_from is not None:
         tokenizer = [path.name for path in initial_files(recipe.train.init_from)]
     languages, filters = recipe.languages.model_dump(mode="json"), recipe.data.filters.model_dump(mode="json")
+    scored_by = filters.pop("scored_by")
+    filters |= {} if scored_by is None else {"scored_by": Path(scored_by).name}
     return {"languages": languages, **texts, "data.filters": filters, "tokenizer": tokenizer, "tags": recipe.data.tags}
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import compress, islice, starmap
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, get_args
+from typing import Any, BinaryIO, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
 
 BLOCK = 5_000  # pairs that are filtered or encoded at a time
 _SHARED_BYTES = 2**22  # files of fewer bytes are prepared sooner without other processes
+_JUDGED_SAMPLE = 2_000  # pairs, whose order is changed to find out what is improbable
 _SAMPLED_PAIRS = 1_000_000  # whose lengths suffice for the limit on the length of translations
 _FACTORS = np.arange(1.0, 6.05, 0.1)
 # Share of the pairs below the line, and the factor between the line and the limit.
@@ -50,8 +51,26 @@ _LONGER_SHARE, _LONGER = 0.005, 1_500
 Item = TypeVar("Item")
 # A function like `map` that shares the work: results in order, only some items and results in RAM at a time.
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+# Takes a sample of pairs, then all: yields for each of these why it is improbable, None if it is not.
+Judge = Callable[[list[tuple[str, str]], Iterator[tuple[str, str]]], Iterator[str | None]]
 # Removed pairs: the rule, what it found, and the pair as a line of the file of kept ones.
 Removals = list[tuple[str, str, bytes]]
+
+
+class Preparation(NamedTuple):
+    """What is prepared, in an empty folder for temporary files, and how the work is done."""
+
+    recipe: Recipe
+    work: Path
+    console: Console
+    mapped: Mapped | None = None  # by default in processes on this machine
+    rejected: BinaryIO | None = None  # for the pairs that rules remove
+    judge: Judge | None = None  # of `data.filters.scored_by`
+
+    @property
+    def shared(self) -> Mapped:
+        """How the work is shared."""
+        return self.mapped or in_processes(self.recipe)
 
 
 def cells_of(line: bytes) -> list[str]:
@@ -141,6 +160,21 @@ class Text:
             self._remove("duplicate", "", line)
         self._check_any_kept()
 
+    def judge(self, judge: Judge, console: Console) -> None:
+        """Remove the pairs that a model finds improbable. Raises DataError if nothing is left."""
+        kept, first = sum(self._first), bytearray(self._first)
+        sample = [(source, target) for _, _, source, target in self.sample(min(1.0, _JUDGED_SAMPLE / max(1, kept)))]
+        verdicts = judge(sample, ((source, target) for _, _, source, target in self.sample(1.0)))
+        places = compress(range(len(first)), self._first)
+        with console.progress(f"scoring {self.name}", kept, "pairs") as advance:
+            for place, line, found in zip(places, self._read(self._first), verdicts, strict=True):
+                if found is not None:
+                    first[place] = 0
+                    self._remove("improbable", found, line)
+                advance(1)
+        self._first = bytes(first)
+        self._check_any_kept()
+
     def sample(self, share: float) -> Iterator[list[str]]:
         """Return the cells of the lines of an evenly spread sample without duplicates."""
         return map(cells_of, self._read(first and i * share % 1 < share for i, first in enumerate(self._first)))
@@ -212,13 +246,12 @@ def _mapped(processes: int, function: Callable[[Any], Any], items: Iterable[Any]
         yield from pool.map(operator.call, items)
 
 
-def filtered_texts(
-    recipe: Recipe, work: Path, console: Console, mapped: Mapped, rejected: BinaryIO | None
-) -> tuple[list[Text], Audit]:
+def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
     """Apply the rules on text; return the training text, the validation text if there is one, and the audit so far.
 
     Raises DataError with file and line for text that cannot be read.
     """
+    recipe, work, console, mapped = job.recipe, job.work, job.console, job.shared
     data, audit, samples = recipe.data, Audit([], [], {}), dict[LanguagePair, list[SentencePair]]()
     train = {key: corpus for key, corpus in data.prepared_texts.items() if key.startswith("data.train")}
     valid = {key: corpus for key, corpus in data.prepared_texts.items() if key not in train}
@@ -235,8 +268,10 @@ def filtered_texts(
         rules = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in samples.items()}
     if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
-    texts = [Text("train", train, recipe, work, rejected)]
+    texts = [Text("train", train, recipe, work, job.rejected)]
     texts[0].filter([rules[recipe.languages_of(corpus)] for corpus in train.values()], mapped, console)
+    if job.judge is not None:
+        texts[0].judge(job.judge, console)
     if valid:
         # it must be like what users send: only pairs without a loss are left out
         texts.append(Text("valid", valid, recipe, work, None))
@@ -246,28 +281,25 @@ def filtered_texts(
     return texts, audit
 
 
-def audit_text(recipe: Recipe, work: Path, console: Console, rejected: BinaryIO | None = None) -> Audit:
-    """Return the audit of the texts of a recipe without the rule that needs a tokenizer; `work` is an empty folder.
+def audit_text(job: Preparation) -> Audit:
+    """Return the audit of the texts of a recipe without the rule that needs a tokenizer.
 
     Raises DataError for text that cannot be read.
     """
-    _, audit = filtered_texts(recipe, work, console, in_processes(recipe), rejected)
+    _, audit = filtered_texts(job)
     audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
     audit.add_rule_findings()
     return audit
 
 
-def write_corpus(
-    recipe: Recipe, work: Path, directory: Path, console: Console, mapped: Mapped | None = None,
-    rejected: BinaryIO | None = None,
-) -> Manifest:  # fmt: skip
+def write_corpus(job: Preparation, directory: Path) -> Manifest:
     """Write the files of a prepared corpus into an empty folder, without its manifest, which is returned.
 
-    `work` is an empty folder for temporary files. Raises DataError with file and line for text that cannot be read,
-    ConfigError for a tokenizer that cannot be made.
+    Raises DataError with file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
-    inputs, mapped = stamps(input_files(recipe)), mapped or in_processes(recipe)
-    texts, audit = filtered_texts(recipe, work, console, mapped, rejected)
+    recipe, console, mapped = job.recipe, job.console, job.shared
+    inputs = stamps(input_files(recipe))
+    texts, audit = filtered_texts(job)
     if recipe.train.init_from is not None:
         initial_tokenizers(recipe, recipe.train.init_from).save(directory)
     else:

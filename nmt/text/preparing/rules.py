@@ -267,6 +267,7 @@ _TABLE: dict[str, tuple[str, Callable[[Rules, str, str], str | None] | None]] = 
     "leak": ("a sentence of the validation or test text", _leak),
     "language": ("in another language", _language),
     "duplicate": ("equal to an earlier pair", None),
+    "improbable": ("as improbable as shuffled pairs", None),
     "too_long": ("a side longer than max_tokens", None),
 }
 RULES = {rule: meaning for rule, (meaning, _) in _TABLE.items()}

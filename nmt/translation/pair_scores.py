@@ -1,0 +1,58 @@
+"""Find wrong pairs of a text by a model: those whose target is as improbable as that of another sentence.
+
+The score of a pair is its log-probability per target token (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy
+Filtering of Noisy Parallel Corpora", with one direction). What is improbable depends on model and text: so the
+limit is the score that 5 % of shuffled pairs of the same text exceed.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from nmt.config import Recipe
+from nmt.config.section import SettingError
+from nmt.kernels.device import set_threads, thread_count
+from nmt.text.preparing.preparation import Judge
+from nmt.translation.translator import LINE_BATCH_SIZE, Translator
+
+_SHUFFLED_ABOVE = 0.05
+_MOST_REMOVED = 0.5  # of the sample; a model that finds more improbable does not know such text
+_LONGEST = 2_000  # characters of a side; longer ones are not scored
+
+Texts = tuple[str, str]
+
+
+def judge_by(model: Path, recipe: Recipe) -> Judge:
+    """Return a function that finds improbable pairs. Raises SettingError for a model that cannot judge the text."""
+    key, languages = "data.filters.scored_by", recipe.languages
+    set_threads(recipe.runtime.model_copy(update={"threads": 1}))  # processes of one thread each compute together
+    machine = recipe.runtime.model_dump()
+    translator = Translator.load(model, process_count=thread_count(recipe.runtime), **machine)
+    if translator.languages.source != languages.source or languages.target[0] not in translator.languages.target:
+        raise SettingError(key, f"{model} translates {translator.languages.names}, but the text is {languages.names}")
+    if len(languages.target) > 1:
+        raise SettingError(key, "a recipe with several target languages cannot be scored; prepare them one by one")
+    options = translator.options(to=languages.target[0])
+
+    def scores(pairs: Sequence[Texts]) -> Iterator[float]:
+        fitting = [pair for pair in pairs if max(map(len, pair)) <= _LONGEST]
+        forced = iter(translator.force(fitting, options))
+        for pair in pairs:
+            log_probs = next(forced).token_log_probs if max(map(len, pair)) <= _LONGEST else [0.0]
+            yield sum(log_probs) / len(log_probs)
+
+    def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
+        targets = [target for _, target in sample]
+        shuffled = [(source, other) for (source, _), other in zip(sample, targets[1:] + targets[:1], strict=True)]
+        limit = float(np.quantile(list(scores(shuffled)), 1 - _SHUFFLED_ABOVE))
+        share = float(np.mean(np.array(list(scores(sample))) <= limit))
+        if share > _MOST_REMOVED:
+            problem = f"{model} finds {share:.0%} of the pairs as improbable as shuffled ones"
+            raise SettingError(key, f"{problem}, so it does not know such text; name a better model")
+        while batch := list(islice(pairs, LINE_BATCH_SIZE)):
+            for score in scores(batch):
+                yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"
+
+    return judge
