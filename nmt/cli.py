@@ -7,6 +7,7 @@ functions, so that `--help` does not import torch.
 from collections.abc import Callable
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -148,13 +149,21 @@ def train(
 
 
 @command(epilog="Example: nmt translate --model mine/run < text.en > text.it")
-def translate(console: "Console", request: TranslateRequest) -> None:
+def translate(
+    console: "Console",
+    request: TranslateRequest,
+    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None,
+) -> None:
     """Translate line by line, by default from stdin to stdout.
 
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
     Several models, each with --model, translate together. Of subtitles, tables, HTML, Markdown and
     files of localization the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
     """
+    if text:
+        line, is_file = quote(" ".join(text)), Path(text[0]).is_file()
+        command_line = f"nmt translate -i {quote(text[0])}" if is_file else f"echo {line} | nmt translate"
+        raise ConfigError(f"the text to translate is read from standard input or --input: {command_line}")
     with quick_imports():
         from nmt.commands import translate as module
 
@@ -180,8 +189,10 @@ def serve(console: "Console", request: ServeRequest) -> None:
 def score(
     console: "Console",
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
-    references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
     options: ScoreOptions,
+    references: Annotated[
+        list[Path] | None, Argument(metavar="REF", help="Reference translations; none to search for faults only.")
+    ] = None,
     json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score translations against references: BLEU, chrF and TER.
@@ -191,10 +202,10 @@ def score(
     from nmt.commands import score as module
     from nmt.system.console import printable
 
-    report = module.score(hypothesis, references, options, console)
+    report = module.score(hypothesis, references or [], options, console)
     for warning in report.warnings:
         console.warn(warning)
-    if report.language.notice:
+    if report.language.notice and report.systems[0].scores:
         console.info(report.language.notice)
     print(printable(report.as_json() if json else report.as_text()))
 

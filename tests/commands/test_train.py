@@ -303,7 +303,14 @@ def test_finished_run_prints_its_scores_without_translating_again(
 ) -> None:
     file = write_reversal_task(tmp_path, 60, 4)
     write_tsv(tmp_path / "test.tsv", reversal_pairs(6, 3))
-    settings = ("--set", "data.test={file: test.tsv}", "--set", "train.stop.steps=2", "--set", "train.schedule.warmup=2")
+    settings = (
+        "--set",
+        "data.test={file: test.tsv}",
+        "--set",
+        "train.stop.steps=2",
+        "--set",
+        "train.schedule.warmup=2",
+    )
     results = [run_command("train", file, "--quiet", *settings)]
     with monkeypatch.context() as patch:
         patch.delattr("nmt.commands.train.evaluate_tests")
@@ -318,7 +325,9 @@ def test_finished_run_prints_its_scores_without_translating_again(
     assert not any(word in results[1].stderr for word in ("resuming", "perplexity", "stopped"))
     log = (tmp_path / "run" / "train.log").read_text()
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  \S", log)
-    assert [log.count(part) for part in ("warning: train.schedule.warmup: 2 st", "stopped after step 2", "test BLEU")] == [2, 1, 2]
+    assert [
+        log.count(part) for part in ("warning: train.schedule.warmup: 2 st", "stopped after step 2", "test BLEU")
+    ] == [2, 1, 2]
     other_beam = run_command("train", "-c", file, *settings, "--set", "decode.beam=3")
     assert "translating 6 test sentences" in other_beam.stderr
     assert load_model(tmp_path / "run" / "best", CPU).decode.beam == 3
