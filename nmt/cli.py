@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 from nmt import __version__
 from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, ServeRequest, TranslateRequest, file
@@ -21,9 +22,19 @@ from nmt.system.command_process import errors_explained, quick_imports, run_to_e
 if TYPE_CHECKING:
     from nmt.system.console import Console
 
+
+class Commands(TyperGroup):
+    """The list of commands, as a plain page: rich would take as long as all else together."""
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the page of `nmt --help`."""
+        self.rich_markup_mode = None
+        super().format_help(ctx, formatter)
+
+
 app = typer.Typer(
     name="nmt",
-    no_args_is_help=True,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -62,8 +73,9 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
         by_name = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
         run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # which Typer reads
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
-        help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(function.__name__.rstrip("_"), help=help_text, epilog=epilog)(run)
+        texts = [" ".join(paragraph.split()) for paragraph in paragraphs]
+        name = function.__name__.rstrip("_")
+        app.command(name, help="\n\n".join(texts), short_help=texts[0], epilog=epilog)(run)
 
     return add
 
@@ -77,11 +89,13 @@ def given_recipe(*files: Path | None) -> Path:
 
 
 @app.callback(invoke_without_command=True)
-def main_options(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
+def main_options(
+    context: typer.Context, version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False
+) -> None:
     """Train a translator on your own text, translate with it, and measure how good it is."""
-    if version:
-        print(__version__)
-        raise typer.Exit()
+    if version or context.invoked_subcommand is None:
+        print(__version__ if version else context.get_help())
+        raise typer.Exit(0 if version else 2)
 
 
 @command(epilog="Example: nmt init text.en text.it -o mine/recipe.yaml")
