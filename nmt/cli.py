@@ -7,10 +7,12 @@ functions, so that `--help` does not import torch.
 from collections.abc import Callable
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 from nmt import __version__
 from nmt.commands.requests import InitRequest, ReportRequest, ScoreOptions, ServeRequest, TranslateRequest, file
@@ -20,9 +22,19 @@ from nmt.system.command_process import errors_explained, quick_imports, run_to_e
 if TYPE_CHECKING:
     from nmt.system.console import Console
 
+
+class Commands(TyperGroup):
+    """The list of commands, as a plain page: rich would take as long as all else together."""
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the page of `nmt --help`."""
+        self.rich_markup_mode = None
+        super().format_help(ctx, formatter)
+
+
 app = typer.Typer(
     name="nmt",
-    no_args_is_help=True,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -61,8 +73,9 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
         by_name = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
         run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # which Typer reads
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
-        help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        app.command(function.__name__.rstrip("_"), help=help_text, epilog=epilog)(run)
+        texts = [" ".join(paragraph.split()) for paragraph in paragraphs]
+        name = function.__name__.rstrip("_")
+        app.command(name, help="\n\n".join(texts), short_help=texts[0], epilog=epilog)(run)
 
     return add
 
@@ -76,11 +89,13 @@ def given_recipe(*files: Path | None) -> Path:
 
 
 @app.callback(invoke_without_command=True)
-def main_options(version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False) -> None:
+def main_options(
+    context: typer.Context, version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False
+) -> None:
     """Train a translator on your own text, translate with it, and measure how good it is."""
-    if version:
-        print(__version__)
-        raise typer.Exit()
+    if version or context.invoked_subcommand is None:
+        print(__version__ if version else context.get_help())
+        raise typer.Exit(0 if version else 2)
 
 
 @command(epilog="Example: nmt init text.en text.it -o mine/recipe.yaml")
@@ -149,13 +164,21 @@ def train(
 
 
 @command(epilog="Example: nmt translate --model mine/run < text.en > text.it")
-def translate(console: "Console", request: TranslateRequest) -> None:
+def translate(
+    console: "Console",
+    request: TranslateRequest,
+    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None,
+) -> None:
     """Translate line by line, by default from stdin to stdout.
 
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
     Several models, each with --model, translate together. Of subtitles, tables, HTML, Markdown and
     files of localization the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
     """
+    if text:
+        line, is_file = quote(" ".join(text)), Path(text[0]).is_file()
+        command_line = f"nmt translate -i {quote(text[0])}" if is_file else f"echo {line} | nmt translate"
+        raise ConfigError(f"the text to translate is read from standard input or --input: {command_line}")
     with quick_imports():
         from nmt.commands import translate as module
 
@@ -181,8 +204,10 @@ def serve(console: "Console", request: ServeRequest) -> None:
 def score(
     console: "Console",
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
-    references: Annotated[list[Path], Argument(metavar="REF", help="One or more reference translations.")],
     options: ScoreOptions,
+    references: Annotated[
+        list[Path] | None, Argument(metavar="REF", help="Reference translations; none to search for faults only.")
+    ] = None,
     json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score translations against references: BLEU, chrF and TER.
@@ -192,10 +217,10 @@ def score(
     from nmt.commands import score as module
     from nmt.system.console import printable
 
-    report = module.score(hypothesis, references, options, console)
+    report = module.score(hypothesis, references or [], options, console)
     for warning in report.warnings:
         console.warn(warning)
-    if report.language.notice:
+    if report.language.notice and report.systems[0].scores:
         console.info(report.language.notice)
     print(printable(report.as_json() if json else report.as_text()))
 

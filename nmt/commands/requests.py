@@ -164,6 +164,9 @@ class ScoreOptions(NamedTuple):
     """What `nmt score` computes and writes."""
 
     source: Annotated[Path | None, file(help="The source text of the translations.")] = None
+    test_set: Annotated[
+        str | None, Option(metavar="NAME/PAIR", help="References and source of sacreBLEU, such as wmt22/en-zh.")
+    ] = None
     target_language: Annotated[
         str | None, Option("--target-lang", metavar="CODE", help="Language of the translations, such as zh.")
     ] = None
@@ -182,7 +185,8 @@ class ScoreOptions(NamedTuple):
     @property
     def others(self) -> list[Path]:
         """The translations besides the first ones: those of other systems, then the baseline."""
-        return [*(self.systems or ()), *([] if self.baseline is None else [self.baseline])]
+        baseline = [] if self.baseline is None else [self.baseline]
+        return [*(system for system in self.systems or () if system != self.baseline), *baseline]
 
 
 class ReportRequest(NamedTuple):

@@ -27,7 +27,7 @@ from nmt.evaluation.score_report import (
 )
 from nmt.system.console import Console, counted
 from nmt.system.files import check_output, write_output
-from nmt.text.languages import detect_language, known_language
+from nmt.text.languages import detect_language, is_language, known_language
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 
 _DEFAULTS, _SILENT = ScoreOptions(), Console(silent=True)
@@ -46,16 +46,22 @@ def score(
 ) -> ScoreReport:
     """Score a file of translations, or standard input for the path `-`, against one or more references.
 
-    The console shows the progress. Raises DataError for files that are empty or differ in length,
-    ConfigError for an unknown metric or language, or for a tokenizer that is not installed.
+    Without references, faults are searched with the source alone. The console shows the progress. Raises DataError for
+    files that are empty or differ in length, or a test set that cannot be fetched, ConfigError for an unknown metric or
+    language, or for a tokenizer that is not installed.
     """
-    metrics = list(dict.fromkeys(name.lower() for name in options.metrics or ("bleu", "chrf")))
+    if options.test_set is not None:
+        references, options = _with_test_set(references, options, options.test_set)
+    metrics = list(dict.fromkeys(name.lower() for name in options.metrics or ("bleu", "chrf") if references))
     if unknown := [name for name in metrics if name not in METRICS]:
-        raise ConfigError(f"--metric {unknown[0]}: no such metric, expected one of {', '.join(METRICS)}")
+        expected = f"no such metric, expected one of {', '.join(METRICS)}; docs/translating.md has the command of COMET"
+        raise ConfigError(f"--metric {unknown[0]}: {expected}")
+    if not references and (options.source is None or options.metrics):
+        raise ConfigError("expected references to score against, or without --metric a --source to search for faults")
     given = options.target_language
     language = None if given is None else known_language(given, "--target-lang")
     texts = _read(hypothesis, [*references, *options.others, *([options.source] if options.source else [])], options)
-    language = language or detect_language(texts[references[0]])
+    language = language or detect_language(texts[[*references, hypothesis][0]])
     compared, source = [texts[path] for path in references], texts[options.source] if options.source else None
     paths = (hypothesis, *options.others)
     systems: dict[Path, _System] = {}
@@ -64,7 +70,8 @@ def score(
             measured = [measure(name, texts[path], compared, language, advance) for name in metrics]
             systems[path] = _System(texts[path], measured, tuple(diagnose(texts[path], language, compared, source)))
     if options.sentences is not None:
-        _write_lines(options.sentences, systems, source, compared[0])
+        sides = {"reference": compared[:1], "source": [source] if source else []}
+        _write_lines(options.sentences, systems, {name: lines[0] for name, lines in sides.items() if lines})
     warnings = [one for path, lines in texts.items() for one in table_warnings(input_name(path), lines)]
     warnings += [one for path in references for one in reference_warnings(str(path), texts[path], language)]
     for path, system in systems.items():
@@ -76,6 +83,31 @@ def score(
     buckets = tuple(length_buckets(lines)) if options.by_length else ()
     scores = tuple(_scores(systems, paths, [bucket.lines for bucket in buckets], options))
     return ScoreReport(len(lines), language, scores, tuple(warnings), buckets, f"{length_unit(lines)} of the {side}")
+
+
+def _with_test_set(references: Sequence[Path], options: ScoreOptions, name: str) -> tuple[list[Path], ScoreOptions]:
+    """Return the references of a test set of sacreBLEU, and the options with its source and language.
+
+    sacreBLEU fetches it when it is used first. Raises ConfigError for an unknown name, DataError without a network.
+    """
+    from sacrebleu import utils
+
+    if references or options.source:
+        raise ConfigError(f"--test-set {name}: it has references and a source; leave the others out")
+    test_set, _, pair = name.rpartition("/")
+    known = test_set in utils.get_available_testsets() and utils.get_langpairs_for_testset(test_set)
+    if not known or pair not in known:
+        expected = f"expected {test_set}/ with {', '.join(known)}" if known else "sacrebleu --list shows all"
+        raise ConfigError(f"--test-set {name}: sacreBLEU has no test set of this name, such as wmt22/en-zh; {expected}")
+    try:
+        files = [utils.get_source_file(test_set, pair), *utils.get_reference_files(test_set, pair)]
+    except (OSError, SystemExit) as error:  # sacreBLEU ends the process for some errors
+        problem = f"sacreBLEU cannot fetch it into {utils.SACREBLEU_DIR}: {error}; connect to the network once"
+        raise DataError(f"--test-set {name}: {problem}") from error
+    source, *fetched = map(Path, files)
+    target = pair.partition("-")[2]
+    language = options.target_language or (target if is_language(target) else None)
+    return fetched, options._replace(source=source, target_language=language)
 
 
 def _scores(
@@ -101,18 +133,15 @@ def short_names(paths: Iterable[Path]) -> dict[Path, str]:
     return names if len(set(names.values())) == len(names) else {path: input_name(path) for path in names}
 
 
-def _write_lines(
-    file: Path, systems: Mapping[Path, _System], source: Sequence[str] | None, reference: Sequence[str]
-) -> None:
+def _write_lines(file: Path, systems: Mapping[Path, _System], sides: Mapping[str, Sequence[str]]) -> None:
     """Write a table with a head, separated by tabs: scores, faults and texts of each line by each system."""
-    sides = {"reference": reference} | ({} if source is None else {"source": source})
     metrics = [one.name for one in next(iter(systems.values())).measured]
     rows: list[list[object]] = []
     for path, system in systems.items():
         faults = defaultdict[int, list[str]](list)
         for one in system.findings:
             faults[one.line].append(f"{one.kind} {one.detail}".strip())
-        scores = zip(*(one.line_scores() for one in system.measured), strict=True)
+        scores = list(zip(*(one.line_scores() for one in system.measured), strict=True)) or [()] * len(system.lines)
         texts = zip(system.lines, *sides.values(), strict=True)
         for line, (values, row) in enumerate(zip(scores, texts, strict=True), start=1):
             shown = [f"{value:.4f}" for value in values]

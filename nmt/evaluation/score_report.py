@@ -67,8 +67,17 @@ class ScoreReport:
     def as_text(self) -> str:
         """Return a table of the scores, one of the scores by length if asked for, and the signatures."""
         signatures = [[one.name, one.signature] for one in self.systems[0].comparisons or self.systems[0].scores]
-        tables = [list(self._scores()), *([list(self._scores_by_length())] if self.buckets else []), signatures]
-        return "\n\n".join(map(_aligned, tables))
+        tables = [list(self._scores() if self.systems[0].scores else self._faults())]
+        tables += [list(self._scores_by_length())] if self.buckets else []
+        return "\n\n".join(map(_aligned, [*tables, signatures] if signatures else tables))
+
+    def _faults(self) -> Iterator[list[str]]:
+        for system in self.systems:
+            counts = Counter(one.kind for one in system.findings)
+            for kind in filter(counts.__getitem__, KINDS):
+                yield [self._shown_name(system), kind, f"{counts[kind]:,}"]
+            if not counts:
+                yield [self._shown_name(system), "no faults", ""]
 
     def _scores(self) -> Iterator[list[str]]:
         for index, metric in enumerate(self.systems[0].scores):
@@ -123,7 +132,7 @@ def hypothesis_warnings(
     name: str, hypotheses: Sequence[str], references: Sequence[Sequence[str]], findings: Sequence[Finding]
 ) -> Iterator[str]:
     """Yield one sentence for each unusual property of the file `name`; the findings are those of its lines."""
-    tokenized, usual = _share_tokenized(hypotheses), max(map(_share_tokenized, references))
+    tokenized, usual = _share_tokenized(hypotheses), max(map(_share_tokenized, references), default=1.0)
     if tokenized >= _TOKENIZED_SHARE and tokenized >= _TOKENIZED_FACTOR * usual:
         yield (
             f"{name} looks tokenized: {tokenized:.0%} of its lines, but {usual:.0%} of the references' "

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
+from sacrebleu.dataset import DATASETS
 from sacrebleu.metrics import CHRF
 
 from nmt.commands.score import STANDARD_INPUT, ScoreOptions, score, short_names
@@ -125,7 +127,8 @@ def test_empty_and_missing_files_are_refused(hyp: Path, ref: Path, tmp_path: Pat
 
 def test_unknown_metric_is_refused(hyp: Path, ref: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"--metric rouge: no such metric, expected one of bleu, chrf, chrf\+\+, ter$"
+        ConfigError,
+        match=r"--metric rouge: no such metric, expected one of bleu, chrf, chrf\+\+, ter; docs",
     ):
         score(hyp, [ref], ScoreOptions(metrics=("bleu", "rouge")))
 
@@ -182,14 +185,49 @@ def test_several_systems_are_compared_with_the_baseline_in_words(tmp_path: Path)
     value, base = f"{scores_of(report)[0].value:.2f}", report.systems[-1].scores[0].value
     difference = f"{scores_of(report)[0].value - base:+.2f}"
     assert rows[0].split() == ["chrF2", "good", value, difference, "better", "(p", "=", "0.001)"]
-    assert rows[1].split(maxsplit=2)[1:] == [f"{base:.2f}", "+0.00   no significant difference (p = 1.000)"]
-    assert rows[2].split()[3] == "worse"
-    assert rows[3].split() == ["same", f"{base:.2f}", "baseline"]
-    assert rows[4].startswith("TER (lower is better)  good  ")
-    assert "better (p" in rows[4]
+    assert rows[1].split()[3] == "worse"
+    assert rows[2].split() == ["same", f"{base:.2f}", "baseline"], "once, though it is also a system"
+    assert rows[3].startswith("TER (lower is better)  good  ")
+    assert "better (p" in rows[3]
     document = json.loads(report.as_json())
-    assert [system["name"] for system in document["systems"]] == ["good", "same", "bad", "same"]
+    assert [system["name"] for system in document["systems"]] == ["good", "bad", "same"]
     assert document["scores"][0]["comparison"]["verdict"] == "better"
+
+
+def test_faults_are_counted_without_references(hyp: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "source.en", ["The cat sleeps on 358 carpets.", HYPOTHESES[1], "I do not know."])
+    report = score(hyp, [], ScoreOptions(source=source, sentences=tmp_path / "lines.tsv"))
+    assert [line.split() for line in report.as_text().splitlines()] == [["copy", "1"], ["number", "1"]]
+    assert json.loads(report.as_json())["scores"] == []
+    rows = (tmp_path / "lines.tsv").read_text().splitlines()
+    assert rows[0].split("\t") == ["line", "system", "faults", "hypothesis", "source"]
+    assert [row.split("\t")[2].split(" ")[0] for row in rows[1:]] == ["number", "copy", ""]
+    with pytest.raises(ConfigError, match="expected references to score against, or without --metric a --source"):
+        score(hyp, [], ScoreOptions(source=source, metrics=["bleu"]))
+
+
+def test_test_set_gives_references_source_and_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that sacreBLEU has fetched before needs no network."""
+    hyp = write(tmp_path / "hyp", ["我爱你。"])
+    monkeypatch.setattr(DATASETS["wmt20"], "_outdir", str(tmp_path))
+    monkeypatch.setattr(DATASETS["wmt20"], "_rawdir", str(tmp_path / "raw"))
+
+    def unreachable(*_: object) -> None:
+        raise URLError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    with pytest.raises(DataError, match=r"--test-set wmt20/en-zh: sacreBLEU cannot fetch it .* no network"):
+        score(hyp, [], ScoreOptions(test_set="wmt20/en-zh"))
+    for field in ("docid", "genre", "origlang", "src"):
+        write(tmp_path / f"wmt20.en-zh.{field}", ["I love you."])
+    ref = write(tmp_path / "wmt20.en-zh.ref", ["我喜欢你。"])
+    report = score(hyp, [], ScoreOptions(test_set="wmt20/en-zh"))
+    assert scores_of(report) == scores_of(score(hyp, [ref], ScoreOptions(target_language="zh")))
+    for name in ("wmt20/en-it", "wmt1/en-zh", "wmt20"):
+        with pytest.raises(ConfigError, match=f"--test-set {name}: sacreBLEU has no test set of this name"):
+            score(hyp, [], ScoreOptions(test_set=name))
+    with pytest.raises(ConfigError, match="leave the others out"):
+        score(hyp, [ref], ScoreOptions(test_set="wmt20/en-zh"))
 
 
 def test_lines_are_scored_by_length(tmp_path: Path) -> None:

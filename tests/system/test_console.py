@@ -46,6 +46,20 @@ def test_messages_have_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "[red]x[/red] [/] :smile: http://x\n"
 
 
+def test_log_gets_all_messages_with_times_also_if_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    console = Console(quiet=True)
+    console.log = lines.append
+    for print_message in (console.info, console.warn, console.error, console.result, console.info_at_once):
+        print_message(f"in {os.getcwd()}/x \x9b")
+    console.table("title", ["column"], [["cell"]])
+    shown = [re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  (.*)\n", line, re.DOTALL) for line in lines]
+    texts = [match[1] for match in shown if match]
+    assert texts[:3] == [r"in x \x9b", r"warning: in x \x9b", r"error: in x \x9b"]
+    assert texts[3:] == [rf"in {os.getcwd()}/x \x9b"] * 2 + ["title\ncolumn\ncell"]
+    assert capfd.readouterr() == (f"{texts[3]}\n", "".join(f"{text}\n" for text in texts[1:3]))
+
+
 @pytest.mark.parametrize(("quiet", "silent", "expected"), [(True, False, "warning: b\nerror: c\n"), (False, True, "")])
 def test_quiet_and_silent_suppress_messages(
     capsys: pytest.CaptureFixture[str], quiet: bool, silent: bool, expected: str
