@@ -201,7 +201,7 @@ class Batch:
         return self._views[6]
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device, to which page-locked RAM is copied while the host goes on."""
+        """Return the batch on a device, to which page-locked RAM is copied while the host continues."""
         return replace(self, buffer=self.buffer.to(device, non_blocking=True))
 
     def pinned(self) -> "Batch":

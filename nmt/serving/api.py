@@ -161,7 +161,7 @@ def _text_answers(
         lines = [next(found) for _ in pieces[::2]]
         ranked = [[one.text, *(other.text for other in one.alternatives)] for one in lines]
         best, *others = (
-            _rejoined(pieces, [ways[min(rank, len(ways) - 1)] for ways in ranked])
+            _rejoined(pieces, [texts_of_line[min(rank, len(texts_of_line) - 1)] for texts_of_line in ranked])
             for rank in range(max(map(len, ranked)))
         )
         answer: dict[str, Any] = {"translatedText": "".join(best)}

@@ -85,7 +85,7 @@ class Server:
             content = await content if isawaitable(content) else content
             response = content if isinstance(content, Response) else _json(content)
         except ClientDisconnect:
-            response = Response(status_code=499)  # for the log: nobody receives it
+            response = Response(status_code=499)  # for the log: the connection is closed
         except (RequestError, NMTError) as error:
             status = error.status if isinstance(error, RequestError) else 400
             response = _json({"error": str(error)}, status)

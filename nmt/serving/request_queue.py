@@ -24,7 +24,7 @@ Text = TypeVar("Text", str, Line)
 
 
 class Submission(NamedTuple):
-    """Lines that wait for their translation, unless nobody waits for it any more."""
+    """Lines that wait for their translation, unless the request has been abandoned."""
 
     lines: Sequence[str | Line]
     options: TranslateOptions

@@ -118,7 +118,7 @@ class Training:
     def _exchange(
         self, prefetched: PrefetchedBatches, received: int | None
     ) -> tuple[tuple[int, int], int | None, float]:
-        """Return what all ranks need to know before an update, from one exchange between them.
+        """Return what all ranks need before an update, from one exchange between them.
 
         That is the number of target tokens in the batches of all ranks, without and with fillers, a signal that any
         rank has received, and the seconds of training of the slowest rank.

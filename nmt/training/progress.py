@@ -116,7 +116,7 @@ class Progress:
         return None
 
     def finished(self, settings: TrainSettings) -> str | None:
-        """Return the limit and the best validation of a training that is complete, None if it goes on."""
+        """Return the limit and the best validation of a training that is complete, None if it continues."""
         reason = self.reached_limit(settings)
         if reason is None or self.validated_at < self.step:
             return None

@@ -82,7 +82,7 @@ class RunDirectory:
         return nullcontext() if distributed.rank() else lock_folder(self.path, refuse, warn)
 
     def remove_scores(self) -> None:
-        """Remove the scores of the test text, before the training goes on."""
+        """Remove the scores of the test text, before the training continues."""
         for name in ("test.json", "test.txt"):
             (self.path / name).unlink(missing_ok=True)
 

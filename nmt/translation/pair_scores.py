@@ -18,7 +18,7 @@ from nmt.text.preparing.preparation import Judge
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
 _SHUFFLED_ABOVE = 0.05
-_MOST_REMOVED = 0.5  # of the sample; a model that finds more improbable does not know such text
+_MOST_REMOVED = 0.5  # of the sample; a model that finds more improbable was trained on other text
 _LONGEST = 2_000  # characters of a side; longer ones are not scored
 
 Texts = tuple[str, str]
@@ -50,7 +50,7 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
         share = float(np.mean(np.array(list(scores(sample))) <= limit))
         if share > _MOST_REMOVED:
             problem = f"{model} finds {share:.0%} of the pairs as improbable as shuffled ones"
-            raise SettingError(key, f"{problem}, so it does not know such text; name a better model")
+            raise SettingError(key, f"{problem}, so it was trained on other text; name a better model")
         while batch := list(islice(pairs, LINE_BATCH_SIZE)):
             for score in scores(batch):
                 yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"

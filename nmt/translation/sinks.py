@@ -79,7 +79,7 @@ class ResumableFile(StreamOutput):
 
     def write(self, lines: Sequence[bytes], data: bytes) -> None:
         """Write the result of input lines, then record how far the file is complete."""
-        if not self.lines:  # without a record, nobody could know whose file it is
+        if not self.lines:  # without a record, the file may be of another program
             self._write_record()
         super().write(lines, data)
         self._update_digest(lines)

@@ -62,7 +62,7 @@ def test_wrong_pairs_are_removed_and_counted(folder: Path) -> None:
 
 def test_model_that_does_not_know_the_text_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.translation.test_pair_scores.GOOD", BAD)
-    with pytest.raises(SettingError, match=r"filters\.scored_by: .*as improbable as shuffled ones, so it does"):
+    with pytest.raises(SettingError, match=r"filters\.scored_by: .*as improbable as shuffled ones, so it was"):
         prepare(recipe_in(folder), QUIET)
     other = Languages(source="de", target=("it",))
     monkeypatch.setattr(Translator, "languages", other, raising=False)

@@ -95,7 +95,7 @@ _NO_LETTER = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True)
 class Side:
-    """What the rules know of the lines of one side."""
+    """What the rules need about the lines of one side."""
 
     code: str
     normalize: Callable[[str], str]

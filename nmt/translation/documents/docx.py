@@ -18,7 +18,7 @@ from nmt.translation.documents.document import Document, Entry, code_line, forme
 
 # At even indices code, at odd ones texts.
 _TEXT = re.compile(r"<w:t(?: [^>]*)?>([^<]*)</w:t>")
-# What divides texts of one formatting though nobody sees it: attributes of revisions, proofreading, layout.
+# What divides texts of one formatting and is not visible: attributes of revisions, proofreading, layout.
 _INVISIBLE = re.compile(r"(?<=<w:r) [^>]*\"(?=>)|<w:(?:proofErr|lastRenderedPageBreak|lang|noProof)\b[^>]*/>")
 # Elements around runs; the begin and the end of a run, whose properties may contain previous ones.
 _AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")

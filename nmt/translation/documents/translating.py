@@ -1,4 +1,4 @@
-"""Translate documents: which of their texts, paragraph by paragraph, and what is said about the others."""
+"""Translate documents: which of their texts, paragraph by paragraph, and warnings about the others."""
 
 import re
 import time
