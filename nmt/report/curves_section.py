@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from nmt.report.drawing import COLOURS, QUARTER, THIRD, Drawing, label_ends, new_chart, set_logarithmic
-from nmt.report.page import Html, Section, bullets, element, figures, joined, shown, table
+from nmt.report.page import Section, bullets, element, figures, joined, shown
 from nmt.report.run_records import Record, RunRecords
 from nmt.system.console import counted
 from nmt.training.optimizer import learning_rate
 from nmt.training.progress import perplexity
 
-_MOST_SKIPPED_SHOWN = 20
+_MOST_STEPS = 10  # of skipped updates
 _LABELLED = (0.5, 1.15, 0.42, 0.12)  # inches, with room for labels at the right end of lines
 # What runs cost, by the key of the log: name, label, factor, and what to consider.
 _COSTS = {
@@ -26,9 +26,9 @@ _COSTS = {
 
 
 def curves_section(run: RunRecords) -> Section:
-    """Return the section of a run: remarks, curves, skipped updates."""
+    """Return the section of a run: remarks and curves."""
     remarks = bullets([*_stability(run), *_fit(run), *_speed(run)])
-    parts = [remarks or element("p", "Nothing in the log is unusual."), figures(training_drawings(run)), _skipped(run)]
+    parts = [remarks or element("p", "Nothing in the log is unusual."), figures(training_drawings(run))]
     return Section("training", "Training", joined(parts))
 
 
@@ -37,9 +37,15 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
     train, valid, drawings = run.train, run.validations, list[Drawing]()
     loss = [("training", "loss", train), ("validation", "loss", valid)]
     scores = [("BLEU", "bleu", valid), ("chrF", "chrf", valid)]
+    of_loss, of_scores = "Without label smoothing.", "Greedy translations; the star is the best checkpoint."
+    if valid:
+        last, before = valid[-1], valid[max(0, len(valid) - 2)]
+        of_loss += f" A validation loss of {last['loss']:.3g} is a perplexity of {shown(perplexity(last['loss']))}."
+        steps, gain = last["step"] - before["step"], last["bleu"] - before["bleu"]
+        of_scores += f" The last {steps:,} steps changed BLEU by {gain:+.1f}." if steps else ""
     for name, title, caption, curves in (
-        ("loss", "Loss: nats per target token", _loss_caption(run), loss),
-        ("scores", "BLEU and chrF of the validation text", _scores_caption(run), scores),
+        ("loss", "Loss: nats per target token", of_loss, loss),
+        ("scores", "BLEU and chrF of the validation text", of_scores, scores),
     ):
         if any(records for *_, records in curves):
             figure, (axes,) = new_chart(margins=_LABELLED)
@@ -71,7 +77,7 @@ def _small_drawings(run: RunRecords) -> list[Drawing]:
     for name, title, caption, points in (
         ("rate", "Learning rate", f"{settings.schedule.name}, {counted(settings.schedule.warmup, 'step')} of warm-up.",
          (steps, rates)),
-        ("speed", "Target tokens a second", f"{fmean(speed[1]):,.0f} on average.", speed),
+        ("speed", "Tokens per second", f"{fmean(speed[1]):,.0f} target tokens on average.", speed),
         ("padding", "Padding in %", f"{fmean(padding[1]):.1f} % of the positions on average.", padding),
         ("gradient", "Gradient norm", f"Before clipping ({clipped}). A steady rise comes before divergence.", norm),
     ):  # fmt: skip
@@ -117,26 +123,12 @@ def _marker(points: Sequence[object]) -> str:
     return "o" if len(points) <= 30 else ""  # a single point has no line
 
 
-def _loss_caption(run: RunRecords) -> str:
-    text = "Without label smoothing."
-    if run.validations:
-        loss = run.validations[-1]["loss"]
-        text += f" A validation loss of {loss:.3g} is a perplexity of {shown(perplexity(loss))}."
-    return text
-
-
-def _scores_caption(run: RunRecords) -> str:
-    text = "Greedy translations; the star is the best checkpoint."
-    if len(run.validations) > 1:
-        before, last = run.validations[-2:]
-        gain = last["bleu"] - before["bleu"]
-        text += f" The last {last['step'] - before['step']:,} steps changed BLEU by {gain:+.1f}."
-    return text
-
-
 def _stability(run: RunRecords) -> Iterator[str]:
     if run.skipped:
-        yield f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite."
+        first = ", ".join(f"{record['step']:,}" for record in run.skipped[:_MOST_STEPS])
+        more = ", …" if len(run.skipped) > _MOST_STEPS else ""
+        text = f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite"
+        yield f"{text}: steps {first}{more}."
     losses = [record["loss"] for record in run.train]
     if losses and losses[-1] > 1.2 * min(losses) + 0.1:
         yield f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges."
@@ -167,13 +159,3 @@ def _speed(run: RunRecords) -> Iterator[str]:
         yield f"{padding:.0%} of the target tokens in batches are padding; more length groups have less."
     if waiting > 0.1:
         yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
-
-
-def _skipped(run: RunRecords) -> Html:
-    """Return a table of the skipped updates, nothing if there are none."""
-    if not run.skipped:
-        return Html()
-    rows = [(one["step"], one["loss"], one["gradient_norm"]) for one in run.skipped]
-    note = f"the first {_MOST_SKIPPED_SHOWN} of {len(rows):,}" if len(rows) > _MOST_SKIPPED_SHOWN else ""
-    content = table(("step", "loss", "gradient norm"), rows[:_MOST_SKIPPED_SHOWN], note)
-    return joined([element("h3", "Skipped updates"), content])

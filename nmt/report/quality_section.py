@@ -9,7 +9,7 @@ from nmt.report.translations import System, length_drawings, lines_html, samples
 from nmt.system.console import counted
 
 NO_FAULTS = "No line has a fault of those that are searched for."
-# Best and worst sentences.
+# Worst sentences.
 _SHOWN = 10
 # Sentences of each kind of fault.
 _EXAMPLES = 5
@@ -44,14 +44,12 @@ def _system(system: System) -> Html:
         copied = measure("bleu", system.text.source, [system.text.reference], system.text.language).score()
         items.append(("BLEU of the source", f"{copied.value:.2f}", "as if it were the translation"))
     order = sorted(range(lines), key=lambda index: system.line_scores[index])
-    worst, best = order[:_SHOWN], order[_SHOWN:][-_SHOWN:][::-1]
     signatures = bullets(joined([f"{score.name}: ", element("code", score.signature)]) for score in scores)
     parts = [
         element("h3", f"{system.text.title}: {system.name}"),
         facts(items),
         figures(length_drawings([system]), _faults(system)),
-        folded(f"Worst sentences ({len(worst)})", lines_html([system], worst)),
-        folded(f"Best sentences ({len(best)})", lines_html([system], best)) if best else Html(),
+        folded("Worst sentences", lines_html([system], order[:_SHOWN])),
         folded("Signatures", signatures),
     ]
     return joined(parts)

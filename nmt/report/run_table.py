@@ -112,7 +112,10 @@ def in_order(rows: Iterable[Row], order: str) -> list[Row]:
 def columns_of(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Return what a table shows of rows besides their settings, by column; columns that are empty are left out."""
     columns = {"name": [row["name"] for row in rows]}
-    columns |= {key: [short_count(row[key]) for row in rows] for key in ("parameters", "pairs", "steps", "tokens")}
+    columns |= {
+        key: ["" if row[key] is None else f"{row[key]:,}" for row in rows]
+        for key in ("parameters", "pairs", "steps", "tokens")
+    }
     columns["minutes"] = ["" if row["minutes"] is None else f"{row['minutes']:.1f}" for row in rows]
     columns["device"] = [(row["device"] or "").partition(" (")[0] for row in rows]
     for name, part, key in (
@@ -123,15 +126,3 @@ def columns_of(rows: Sequence[Row]) -> dict[str, list[str]]:
         columns[name] = [f"{row[part][key]:.2f}" if key in row[part] else "" for row in rows]
     columns["remark"] = [row["remark"] for row in rows]
     return {name: texts for name, texts in columns.items() if any(texts)}
-
-
-def short_count(count: int | None) -> str:
-    """Return a count with three digits.
-
-    >>> short_count(480), short_count(18694), short_count(1245184), short_count(None)
-    ('480', '18.7k', '1.25M', '')
-    """
-    if count is None or count < 1000:
-        return "" if count is None else str(count)
-    unit = "k" if count < 999_500 else "M" if count < 999_500_000 else "G"
-    return f"{count / {'k': 1e3, 'M': 1e6, 'G': 1e9}[unit]:.3g}{unit}"

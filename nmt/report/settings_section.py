@@ -11,24 +11,16 @@ from nmt.report.run_table import setting_text
 
 
 def settings_section(run: RunRecords) -> Section:
-    """Return the section of a run: recipe, versions, commands, and, folded, the whole recipe and signatures."""
+    """Return the section of a run: recipe, versions, commands, and, folded, the whole recipe."""
     changes = [(one.key, setting_text(one.now), setting_text(one.before)) for one in changed_settings(run.recipe)]
     environment = [(name, setting_text(value)) for name, value in run.environment.items()]
     tables = [
         table(("key", "value", "default"), changes, "Settings that differ from the defaults."),
         table(("item", "value"), environment, "Versions and device."),
     ]
-    text = (run.path / "recipe.yaml").read_text(encoding="utf-8")
-    signatures = {f"signature of {score['name']}": score.get("signature") for score in run.test_scores}
-    if run.progress is not None:
-        signatures["fingerprint of the corpus"] = run.progress.corpus
-    details = [(name, element("code", value)) for name, value in signatures.items()]
-    parts = [
-        element("div", *tables, class_="columns"),
-        _commands(run),
-        folded("The whole recipe", element("pre", text)),
-    ]
-    return Section("settings", "Settings", joined([*parts, folded("Signatures", table(("item", "value"), details))]))
+    recipe = folded("The whole recipe", element("pre", (run.path / "recipe.yaml").read_text(encoding="utf-8")))
+    content = [element("div", *tables, class_="columns"), _commands(run), recipe]
+    return Section("settings", "Settings", joined(content))
 
 
 def changed_settings(recipe: Recipe) -> list[Difference]:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from nmt.evaluation.metrics import RESAMPLES
 from nmt.report.run_records import RunRecords
-from nmt.report.run_table import run_row, short_count
+from nmt.report.run_table import run_row
 from nmt.report.translations import System
 from nmt.system.console import counted
 from nmt.text.languages import english_name
@@ -20,7 +20,7 @@ def run_summary(run: RunRecords, systems: Sequence[System]) -> tuple[str, str]:
         result = f"BLEU {first.bleu.score(RESAMPLES).text} on {counted(len(first.lines), 'sentence')}"
         heading += f": {result} of the {first.text.title[:1].lower()}{first.text.title[1:]}"
     layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.dim}"
-    weights = f" and {short_count(row['parameters'])} parameters" if row["parameters"] else ""
+    weights = f" and {row['parameters'] / 1e6:.2f} million parameters" if row["parameters"] else ""
     files = ", ".join(dict.fromkeys(path.name for text in run.recipe.data.train for path in text.files.values()))
     pairs = f"{row['pairs']:,} sentence pairs of " if row["pairs"] else ""
     steps = f"{counted(row['steps'], 'step')} in {row['minutes']:.1f} minutes on {row['device'] or 'an unknown device'}"
@@ -38,4 +38,4 @@ def comparison_heading(names: Sequence[str], systems: Sequence[System]) -> str:
     best = max(tests, key=lambda system: system.bleu.score().value)
     languages = " to ".join(map(english_name, best.text.codes))
     score = f"BLEU {best.bleu.score(RESAMPLES).text} on {counted(len(best.lines), 'sentence')}"
-    return f"{counted(len(names), 'run')}, {languages}: {best.name} is best, {score} of the test text"
+    return f"{counted(len(names), 'run')}, {languages}: {best.name} has the highest score, {score} of the test text"

@@ -108,17 +108,21 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
         scores = [part.score(RESAMPLES) for part in parts]
         places = np.arange(len(buckets)) + (number - (len(systems) - 1) / 2) * 0.7 / len(systems)
         margins = [score.confidence.margin if score.confidence else 0 for score in scores]
-        values = [score.value for score in scores]
-        axes.errorbar(places, values, margins, fmt="o", capsize=3, label=system.name, color=COLOURS[number % 7])
+        axes.errorbar(
+            places,
+            [score.value for score in scores],
+            margins,
+            fmt="o",
+            capsize=3,
+            label=system.name,
+            color=COLOURS[number % 7],
+        )
         lowest, bucket = min(zip(scores, buckets, strict=True), key=lambda pair: pair[0].value)
         named = f", {system.name}" if len(systems) > 1 else ""
         weakest.append(f"{bucket.name} {unit} ({lowest.text}{named})")
     axes.set_xticks(range(len(buckets)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in buckets])
-    axes.set(
-        xlabel=f"{unit} of the {side} (lines)",
-        xlim=(-0.6, len(buckets) - 0.4),
-        ylim=(None, min(100.2, axes.get_ylim()[1])),
-    )
+    axes.set(xlabel=f"{unit} of the {side} (lines)", xlim=(-0.6, len(buckets) - 0.4))
+    axes.set_ylim(top=min(100.2, axes.get_ylim()[1]))
     if len(systems) > 1:
         axes.legend()
     caption = f"With 95 % intervals. It is lowest for {', '.join(weakest)}."
@@ -130,12 +134,9 @@ def samples_html(system: System) -> Html:
     order = sorted(range(len(system.lines)), key=lambda index: system.line_scores[index])
     differ = [index for index in order if system.lines[index] != system.text.reference[index]]
     drawn = np.random.default_rng(0).permutation(len(order)).tolist()
-    parts, seen = [], set[int]()
-    for title, indices in (
-        ("At random", drawn),
-        ("Typical differences", differ[len(differ) // 2 :]),
-        ("Largest differences", differ),
-    ):
+    parts, seen, typical = [], set[int](), differ[len(differ) // 2 :]
+    groups = {"At random": drawn, "Typical differences": typical, "Largest differences": differ}
+    for title, indices in groups.items():
         chosen = [index for index in indices if index not in seen][:2]
         seen |= set(chosen)
         parts += [element("div", element("h3", title), lines_html([system], chosen))] if chosen else []

@@ -87,8 +87,7 @@ def test_waiting_padding_and_skipped_updates_are_named(tmp_path: Path) -> None:
     assert "45% of the target tokens in batches are padding" in text
     assert "In 20% of the time no batch was ready" in text
     assert "40 updates skipped" in text
-    assert text.count("<td>nan</td>") == 20
-    assert "the first 20 of 40" in text
+    assert "not finite: steps 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …." in text
 
 
 def test_runs_are_drawn_over_each_other_by_steps_tokens_and_minutes(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: 
     assert changes["languages.target"] == (None, "it")
     written = {
         "languages.source", "languages.target", "data.train.0.file", "data.train.0.columns", "data.valid.0.file",
-        "data.valid.0.columns", "data.test.0.file", "data.test.0.columns", "tokenizer.vocab_size",
+        "data.valid.0.columns", "data.test.0.file", "data.test.0.columns", "tokenizer.vocab_size", "tokenizer.type",
         "model.encoder_layers",
         "model.decoder_layers", "model.dim", "model.feed_forward", "model.heads", "model.dropout", "train.batch_tokens",
         "train.label_smoothing",
