@@ -108,7 +108,7 @@ def figures(drawings: Iterable[Drawing], beside: Html | None = None) -> Html:
         style = next(name for name, width in _SPANS if inches <= width)
         svg = inline_svg(drawing)
         if style == "wide":  # it is scrolled where the page is narrower
-            svg = svg.replace("<svg", f'<svg style="min-width: {inches:.1f}in; max-width: {1.3 * inches:.1f}in"', 1)
+            svg = svg.replace("<svg", f'<svg style="min-width: {inches:.1f}in; max-width: {1.5 * inches:.1f}in"', 1)
         shown.append(
             element(
                 "figure",
