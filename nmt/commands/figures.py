@@ -8,11 +8,11 @@ from nmt.config import load_recipe
 from nmt.errors import ConfigError, NMTError
 from nmt.model.checkpoint import resolve_model
 from nmt.report.concept_figures import corpus_drawings, formula_drawings
+from nmt.report.curves_section import comparison_drawings, training_drawings
 from nmt.report.drawing import Drawing, drawing_style, write_drawing
 from nmt.report.page import Section, element, joined, render_page
 from nmt.report.page import figures as figures_html
 from nmt.report.run_records import RunRecords
-from nmt.report.run_section import compared_drawing, training_drawings
 from nmt.report.sentence_figures import chosen_sentence, sentence_drawings
 from nmt.system.console import Console
 from nmt.system.files import new_directory
@@ -104,4 +104,4 @@ def _curves(records: RunRecords | None, compare: Path | None) -> list[Drawing]:
             raise ConfigError("--compare: it is a run whose curves are drawn over those of another; add --model RUN")
         return []
     drawings = training_drawings(records)[:2]
-    return drawings if compare is None else [*drawings, compared_drawing([records, RunRecords(compare)])]
+    return drawings if compare is None else [*drawings, *comparison_drawings([records, RunRecords(compare)])]

@@ -192,8 +192,10 @@ class ScoreOptions(NamedTuple):
 class ReportRequest(NamedTuple):
     """The options of `nmt report`."""
 
-    run: Annotated[Path, Argument(metavar="RUN", help="A run, or with --reference a file of translations.")]
+    systems: Annotated[
+        list[Path],
+        Argument(metavar="RUN...", help="A run, runs to compare, or with --reference files of translations."),
+    ]
     output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html")
-    compare: Annotated[Path | None, Option(metavar="RUN", help="Another run or file to compare with.")] = None
     reference: Annotated[Path | None, file(help="Reference translations, for files of any system.")] = None
     source: Annotated[Path | None, file(help="The source text of the files; only with --reference.")] = None

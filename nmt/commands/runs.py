@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from nmt.errors import ModelError
-from nmt.report.run_table import Row, cells_of, differing_settings, find_runs, in_order, run_row, setting_text
+from nmt.report.run_table import Row, columns_of, differing_settings, find_runs, in_order, run_row, setting_text
 from nmt.system.console import printable
 
 _LONGEST = 40  # characters of a cell
@@ -34,10 +34,9 @@ def print_rows(rows: Sequence[Row]) -> None:
     terminal = sys.stdout.isatty()
     console = RichConsole(highlight=False, markup=False, emoji=False, width=None if terminal else _UNLIMITED)
     settings = differing_settings(rows)
-    columns = {"name": [row["name"] for row in rows]}
-    columns |= {key: [setting_text(value) for value in values] for key, values in settings.items()}
-    cells = [{**cells_of(row), "remark": row["remark"]} for row in rows]
-    columns |= {key: texts for key in cells[0] if any(texts := [cell[key] for cell in cells])}
+    columns = columns_of(rows)
+    names = {"name": columns.pop("name")}
+    columns = names | {key: list(map(setting_text, values)) for key, values in settings.items()} | columns
     optional = [key for key in (*_OPTIONAL, *settings, "device") if key in columns]
     table = _table(columns, terminal)
     while optional and _width(console, table) > console.width:

@@ -34,7 +34,7 @@ from nmt.training.trial import choose_settings, estimate
 from nmt.training.validation import ScoredText, evaluate, validation_texts
 
 # Link in the current directory to the last trained run, the default model of `nmt translate`.
-LATEST = Path("runs/latest")
+LATEST, BOARDS = Path("runs/latest"), Path("runs/tensorboard")
 
 _MOST_WEIGHTS = 500  # for each target token; the shipped recipes have at most 200
 _FEW_WEIGHTS = 15_000_000  # not too many for any text: the smallest models that `nmt init` proposes have fewer
@@ -62,6 +62,9 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             if console.log is not None:
                 run.log_message("".join(early))
                 console.log = run.log_message
+            if recipe.train.tensorboard:  # a folder without `latest`, which would be a second run there
+                on_rank_zero(lambda: link(BOARDS / run.path.name, run.path / "tensorboard", console))
+                console.info(f"to watch the training: tensorboard --logdir {BOARDS}")
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             reason, signal = training.progress.finished(recipe.train), None
@@ -73,7 +76,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
                 reason, signal = training.train()
             else:
                 console.info(f"{run.path}: finished after step {training.progress.step:,}: {reason}")
-            on_rank_zero(lambda: link_latest(run.path, console))
+            on_rank_zero(lambda: link(LATEST, run.path, console))
             if scored:
                 print_scores(run, console)
             elif signal is None:
@@ -229,6 +232,7 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
         ]
         run.write_translations("test.txt", result.translations)
         write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n", follow=False)
+        run.log_test(recipe, {"bleu": result.bleu, "chrf": result.chrf})
         print_scores(run, console)
 
 
@@ -241,12 +245,12 @@ def print_scores(run: RunDirectory, console: Console) -> None:
         console.result(f"signature of {name}: {signature}")
 
 
-def link_latest(run: Path, console: Console) -> None:
-    """Make `runs/latest` in the current directory a link to this run; warn if that is impossible."""
+def link(place: Path, target: Path, console: Console) -> None:
+    """Make a link in the current directory to a run or to a folder in it; warn if that is impossible."""
     try:
-        if LATEST.exists() and not LATEST.is_symlink():
+        if place.exists() and not place.is_symlink():
             raise FileExistsError(EEXIST, "it exists and is not a link")
-        LATEST.parent.mkdir(exist_ok=True)
-        replace_link(LATEST, run.absolute())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        replace_link(place, target.absolute())
     except OSError as error:
-        console.warn(f"{LATEST}: cannot link it to {run}: {error.strerror}; pass --model {run} to translate")
+        console.warn(f"{place}: cannot link it to {target}: {error.strerror}; name {target} itself")

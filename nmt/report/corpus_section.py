@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.errors import NMTError
-from nmt.report.drawing import Drawing, new_figure
-from nmt.report.page import Html, Section, bullets, element, facts, figures, folded, joined, paragraphs, shown, table
+from nmt.report.drawing import Drawing, new_chart, set_logarithmic
+from nmt.report.page import Html, Section, bullets, element, figures, folded, joined, paragraphs, shown, table
 from nmt.report.run_records import RunRecords
+from nmt.system.console import counted
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit
@@ -19,6 +20,7 @@ from nmt.text.readers import shortened
 PAIRS_MEASURED = 200_000
 _LONGEST = 300  # characters of an example
 _INTERVALS = 40
+_RATIOS = 2 ** (np.arange(-10.5, 11) / 5)  # the edges of intervals with the ratio 1 in the middle of one
 
 
 def corpus_section(run: RunRecords) -> Section:
@@ -28,30 +30,19 @@ def corpus_section(run: RunRecords) -> Section:
     except (NMTError, OSError) as error:
         text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
         return Section("data", "Data", paragraphs([text], "warning"))
-    parts = [
-        _overview(corpus.manifest),
-        element("h3", "Filters"),
-        audit_html(audit),
-        element("h3", "Lengths"),
-        figures(length_drawings(corpus)),
-    ]
-    return Section("data", "Data", joined(parts))
+    tables = element("div", _overview(corpus.manifest), element("div", audit_html(audit)), class_="columns")
+    return Section("data", "Data", joined([figures(length_drawings(corpus)), tables]))
 
 
 def _overview(manifest: Manifest) -> Html:
-    train = manifest.train
-    dropped, sides = train.read - train.kept, (train.source, train.target)
-    items = [
-        ("Pairs kept", f"{train.kept:,}", f"of {train.read:,} read"),
-        ("Pairs removed", f"{dropped:,}", f"{dropped / max(1, train.read):.2%}"),
-    ]
+    sides = manifest.train.source, manifest.train.target
     rows = [
         ("tokens", *(side.tokens for side in sides)),
         ("pieces in the vocabulary", *manifest.vocabulary),
         ("characters in a piece", *(side.characters / max(1, side.tokens) for side in sides)),
         ("characters without a piece", *(f"{side.missing_share:.3%}" for side in sides)),
     ]
-    return joined([facts(items), table(("", "source", "target"), rows)])
+    return table(("", "source", "target"), rows)
 
 
 def audit_html(audit: Audit) -> Html:
@@ -87,31 +78,36 @@ def length_drawings(corpus: PreparedCorpus) -> list[Drawing]:
     if len(sample) > PAIRS_MEASURED:
         sample = np.sort(np.random.default_rng(0).choice(len(sample), PAIRS_MEASURED, replace=False))
     source, target = (side - 1 for side in corpus.train.lengths(sample))  # without `</s>`
-    used = f"Of {len(sample):,} pairs"
-    lengths, ratio = {"source": source, "target": target}, {"target/source": target / np.maximum(source, 1)}
+    used = f"Of {counted(len(sample), 'pair')}"
+    ratio = target / np.maximum(source, 1)
     return [
-        histogram("lengths", "Sentence length", (used, "pieces in a sentence"), lengths),
-        histogram("ratio", "Length ratio", (used, "target pieces / source pieces"), ratio),
+        histogram("lengths", "Pieces in a sentence", used, {"source": source, "target": target}),
+        histogram("ratio", "Target pieces for each source piece", used, {"ratio": ratio}),
     ]
 
 
-def histogram(name: str, title: str, labels: tuple[str, str], series: dict[str, npt.NDArray[Any]]) -> Drawing:
-    """Return the share of values in equal intervals; the last one also holds the 0.5 % that are above it.
+def histogram(name: str, title: str, start: str, series: dict[str, npt.NDArray[Any]]) -> Drawing:
+    """Return the share of values in intervals: of integers with the integers in the middle, else of equal ratios.
 
-    `labels` are the start of the caption and the name of the values.
+    The first and the last one also hold the values outside. The caption begins with `start`.
     """
     values = np.concatenate(list(series.values()))
-    highest = float(np.quantile(values, 0.995)) if len(values) else 1.0
-    step = max(1.0, np.ceil(highest / _INTERVALS)) if values.dtype.kind == "i" else highest / _INTERVALS
-    edges = np.arange(0, highest + 1.5 * step, step)
-    figure = new_figure()
-    axes, words = figure.subplots(), []
-    for label, numbers in series.items():
-        weights = np.full(len(numbers), 100 / max(1, len(numbers)))
-        axes.hist(np.minimum(numbers, edges[-1]), edges.tolist(), weights=weights, label=label, alpha=0.6)
+    is_count = values.dtype.kind == "i"
+    if is_count:
+        step = max(1, round(float(np.quantile(values, 0.995)) / _INTERVALS)) if len(values) else 1
+        edges = np.arange(0, np.quantile(values, 0.995) + 1.5 * step if len(values) else 2, step) - 0.5
+    else:
+        edges = _RATIOS
+    (figure, (axes,)), words = new_chart(), []
+    for (label, numbers), style in zip(series.items(), ("-", "--"), strict=False):
+        shares, _ = np.histogram(np.clip(numbers, edges[0], edges[-1]), edges)
+        axes.stairs(100 * shares / max(1, len(numbers)), edges, label=label, linestyle=style, linewidth=1.8)
         median, high, top = map(shown, np.quantile(numbers, [0.5, 0.99, 1]).tolist() if len(numbers) else (0, 0, 0))
         words.append(f"{label}: median {median}, 99 % at most {high}, largest {top}")
-    axes.set(xlabel=labels[1], ylabel="%")
+    axes.set(xlabel=title.lower() if is_count else "ratio, on a logarithmic scale", xlim=(edges[0], edges[-1]))
+    axes.yaxis.set_major_formatter("{x:g} %")
+    if not is_count:
+        set_logarithmic(axes, "x")
     if len(series) > 1:
         axes.legend()
-    return Drawing(name, title, f"{labels[0]}: {'; '.join(words)}.", figure)
+    return Drawing(name, title, f"{start}: {'; '.join(words)}.", figure)

@@ -33,7 +33,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK, "#E69F00", "#56B4E9"
 # it is as large as the text of the page.
 WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
 # Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
-_MARGINS = (0.5, 0.1, 0.42, 0.12)
+Margins = tuple[float, float, float, float]
+MARGINS: Margins = (0.5, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
 _COLUMNS = 12  # letters of a title in an inch
 # The common Simplified and Traditional characters, for machines without a font that has them.
@@ -110,13 +111,15 @@ def new_figure(height: float = 3.0, width: float = HALF) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def new_chart(height: float = 2.4, width: float = HALF, right: float = _MARGINS[1], rows: int = 1) -> list[Axes]:
-    """Return the axes of a new figure, one below the other, inside fixed margins; `right` is that for `label_ends`."""
+def new_chart(
+    height: float = 2.4, width: float = HALF, margins: Margins = MARGINS, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its axes, one below the other and sharing x, inside fixed margins."""
+    left, right, bottom, top = margins
+    inside = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
     figure = Figure(figsize=(width, height))
-    left, _, bottom, top = _MARGINS
-    margins = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
-    panels = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw={**margins, "hspace": 0.3})
-    return list(panels.flatten())
+    panels = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw=inside)
+    return figure, list(panels.flatten())
 
 
 def set_logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
@@ -139,7 +142,7 @@ def label_ends(axes: Axes, size: float = 9) -> None:
             ends.append((points * axes.transData.transform(end)[1], end, line))
     for height, end, line in sorted(ends, key=lambda entry: entry[0]):
         lowest = max(height, lowest + 1.2 * size)
-        place: Any = {"xytext": (5, lowest - height), "textcoords": "offset points", "va": "center"}
+        place: Any = {"xytext": (9, lowest - height), "textcoords": "offset points", "va": "center"}
         axes.annotate(str(line.get_label()), end, **place, color=line.get_color(), fontsize=size)
 
 

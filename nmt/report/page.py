@@ -4,6 +4,7 @@
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from nmt.report.drawing import HALF, QUARTER, THIRD, Drawing, inline_svg
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*[kMG%]?")
 # What a figure fills of a row, by its width in inches.
 _SPANS = (("quarter", QUARTER), ("third", THIRD), ("half", HALF), ("wide", math.inf))
 
@@ -58,10 +60,10 @@ def shown(value: object) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> Html:
-    """Return a table; a column with a number in it is aligned to the right."""
+    """Return a table; a column of numbers is aligned to the right."""
     rows = [tuple(row) for row in rows]
-    numeric = {index for row in rows for index, cell in enumerate(row) if isinstance(cell, int | float)}
-    styles = ["number" if index in numeric else "" for index in range(len(columns))]
+    texts = [list(filter(None, map(shown, column))) for column in zip(*rows, strict=True)] or [[]] * len(columns)
+    styles = ["number" if all(map(_NUMBER.fullmatch, column)) else "" for column in texts]
     head = [element("th", text, scope="col", class_=style) for text, style in zip(columns, styles, strict=True)]
     body = [
         element("tr", *(element("td", cell, class_=style) for cell, style in zip(row, styles, strict=True)))
@@ -96,16 +98,27 @@ def folded(summary: str, content: Html) -> Html:
     return element("details", element("summary", summary), content)
 
 
-def figures(drawings: Iterable[Drawing]) -> Html:
-    """Return drawings with their titles above and captions below, on a wide screen beside each other."""
+def figures(drawings: Iterable[Drawing], beside: Html | None = None) -> Html:
+    """Return drawings with titles above and captions below, on a wide screen beside each other and other content."""
     shown = []
     for drawing in drawings:
         source = element("small", f" Drawn by {drawing.code}.") if drawing.code else ""
         caption = element("figcaption", drawing.caption, source)
-        style = next(name for name, width in _SPANS if drawing.figure.get_figwidth() <= width)
-        svg = element("div", Html(inline_svg(drawing)), class_="scroll")
-        shown.append(element("figure", element("strong", drawing.title), svg, caption, class_=style))
-    return element("div", *shown, class_="figures")
+        inches = drawing.figure.get_figwidth()
+        style = next(name for name, width in _SPANS if inches <= width)
+        svg = inline_svg(drawing)
+        if style == "wide":  # it is scrolled where the page is narrower
+            svg = svg.replace("<svg", f'<svg style="min-width: {inches:.1f}in; max-width: {1.5 * inches:.1f}in"', 1)
+        shown.append(
+            element(
+                "figure",
+                element("strong", drawing.title),
+                element("div", Html(svg), class_="scroll"),
+                caption,
+                class_=style,
+            )
+        )
+    return element("div", *shown, *([element("div", beside, class_="half")] if beside else []), class_="figures")
 
 
 def render_page(title: str, sections: Sequence[Section], intro: str = "", heading: str = "") -> str:

@@ -82,7 +82,7 @@ class RunRecords:
     @property
     def step(self) -> int:
         """The number of updates made."""
-        return max(self.last["step"], 0 if self.progress is None else self.progress.step)
+        return max(int(self.last["step"]), 0 if self.progress is None else self.progress.step)
 
     @property
     def best(self) -> Record | None:

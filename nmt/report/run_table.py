@@ -87,14 +87,14 @@ def differing_settings(rows: Sequence[Row]) -> dict[str, list[Any]]:
     return {key: [row["settings"].get(key) for row in rows] for key in differing}
 
 
-def setting_text(value: object) -> str:
-    """Return the value of a setting as text; of an absolute path its name.
+def setting_text(value: object, is_short: bool = True) -> str:
+    """Return the value of a setting as text; of an absolute path its name, if it is to be short.
 
     >>> setting_text(None), setting_text([1, 2]), setting_text("/data/train.tsv"), setting_text(True)
     ('', '[1, 2]', 'train.tsv', 'true')
     """
     if isinstance(value, str):
-        return Path(value).name if value.startswith("/") else value
+        return Path(value).name if is_short and value.startswith("/") else value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -109,23 +109,20 @@ def in_order(rows: Iterable[Row], order: str) -> list[Row]:
     return sorted(rows, key=lambda row: (values[order](row), row["name"]))
 
 
-def cells_of(row: Row) -> dict[str, str]:
-    """Return what the table shows of a row besides its settings, by the names of the columns."""
-    score = {"valid BLEU": row["valid"].get("bleu"), "test BLEU": row["test"].get("BLEU")}
-    score["test chrF"] = row["test"].get("chrF2")
-    counts = {key: short_count(row[key]) for key in ("parameters", "pairs", "steps", "tokens")}
-    minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
-    scores = {name: "" if value is None else f"{value:.2f}" for name, value in score.items()}
-    return {**counts, "minutes": minutes, "device": (row["device"] or "").partition(" (")[0], **scores}
-
-
-def short_count(count: int | None) -> str:
-    """Return a count with three digits.
-
-    >>> short_count(480), short_count(18694), short_count(1245184), short_count(None)
-    ('480', '18.7k', '1.25M', '')
-    """
-    if count is None or count < 1000:
-        return "" if count is None else str(count)
-    unit = "k" if count < 999_500 else "M" if count < 999_500_000 else "G"
-    return f"{count / {'k': 1e3, 'M': 1e6, 'G': 1e9}[unit]:.3g}{unit}"
+def columns_of(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return what a table shows of rows besides their settings, by column; columns that are empty are left out."""
+    columns = {"name": [row["name"] for row in rows]}
+    columns |= {
+        key: ["" if row[key] is None else f"{row[key]:,}" for row in rows]
+        for key in ("parameters", "pairs", "steps", "tokens")
+    }
+    columns["minutes"] = ["" if row["minutes"] is None else f"{row['minutes']:.1f}" for row in rows]
+    columns["device"] = [(row["device"] or "").partition(" (")[0] for row in rows]
+    for name, part, key in (
+        ("valid BLEU", "valid", "bleu"),
+        ("test BLEU", "test", "BLEU"),
+        ("test chrF", "test", "chrF2"),
+    ):
+        columns[name] = [f"{row[part][key]:.2f}" if key in row[part] else "" for row in rows]
+    columns["remark"] = [row["remark"] for row in rows]
+    return {name: texts for name, texts in columns.items() if any(texts)}

@@ -5,7 +5,7 @@ Of a line, source, reference and outputs are below each other, with the differen
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import islice
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from nmt.errors import DataError, NMTError
 from nmt.evaluation.findings import diagnose
-from nmt.evaluation.metrics import length_buckets, length_unit, measure
-from nmt.report.drawing import Drawing, new_figure
+from nmt.evaluation.metrics import RESAMPLES, length_buckets, length_unit, measure
+from nmt.report.drawing import COLOURS, Drawing, new_chart
 from nmt.report.page import Html, element, joined
 from nmt.report.run_records import RunRecords
 from nmt.system.console import counted
@@ -95,24 +95,52 @@ def _test_pairs(run: RunRecords) -> list[tuple[list[str], list[str]]]:
     return [([pair.source for pair in pairs], [pair.target for pair in pairs]) for pairs in pairs_of]
 
 
-def length_drawing(systems: Sequence[System]) -> Drawing:
-    """Return the chrF of systems by the length of lines."""
+def length_drawings(systems: Sequence[System]) -> list[Drawing]:
+    """Return the chrF of systems by the length of lines, with intervals; nothing if all lines are of one length."""
     text = systems[0].text
     side, lines = ("reference", text.reference) if text.source is None else ("source", text.source)
     buckets, unit = length_buckets(lines), length_unit(lines)
-    figure, width = new_figure(), 0.8 / len(systems)
-    axes, words = figure.subplots(), []
+    if len(buckets) == 1:
+        return []
+    (figure, (axes,)), weakest = new_chart(2.6, margins=(0.5, 0.1, 0.62, 0.12)), []
     for number, system in enumerate(systems):
-        values = [system.chrf.score_of(bucket.lines) for bucket in buckets]
-        places = np.arange(len(buckets)) + (number - (len(systems) - 1) / 2) * width
-        axes.bar_label(axes.bar(places, values, width, label=system.name), fmt="%.0f", fontsize=8)
-        named = ", ".join(f"{bucket.name}: {value:.1f}" for bucket, value in zip(buckets, values, strict=True))
-        words.append(f"{system.name}: {named}" if len(systems) > 1 else named)
+        parts = [replace(system.chrf, statistics=[system.chrf.statistics[i] for i in one.lines]) for one in buckets]
+        scores = [part.score(RESAMPLES) for part in parts]
+        places = np.arange(len(buckets)) + (number - (len(systems) - 1) / 2) * 0.7 / len(systems)
+        margins = [score.confidence.margin if score.confidence else 0 for score in scores]
+        axes.errorbar(
+            places,
+            [score.value for score in scores],
+            margins,
+            fmt="o",
+            capsize=3,
+            label=system.name,
+            color=COLOURS[number % 7],
+        )
+        lowest, bucket = min(zip(scores, buckets, strict=True), key=lambda pair: pair[0].value)
+        named = f", {system.name}" if len(systems) > 1 else ""
+        weakest.append(f"{bucket.name} {unit} ({lowest.text}{named})")
     axes.set_xticks(range(len(buckets)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in buckets])
-    axes.set(xlabel=f"{unit} of the {side} (lines)", ylabel="chrF", ylim=(0, 105))
+    axes.set(xlabel=f"{unit} of the {side} (lines)", xlim=(-0.6, len(buckets) - 0.4))
+    axes.set_ylim(top=min(100.2, axes.get_ylim()[1]))
     if len(systems) > 1:
-        figure.legend(loc="outside upper right", ncols=2)
-    return Drawing("length", "chrF by length", f"By {unit} of the {side}: {'; '.join(words)}.", figure)
+        axes.legend()
+    caption = f"With 95 % intervals. It is lowest for {', '.join(weakest)}."
+    return [Drawing("length", "chrF by length", caption, figure)]
+
+
+def samples_html(system: System) -> Html:
+    """Return six lines: two at random, always the same ones; of those that differ two of median and of lowest chrF."""
+    order = sorted(range(len(system.lines)), key=lambda index: system.line_scores[index])
+    differ = [index for index in order if system.lines[index] != system.text.reference[index]]
+    drawn = np.random.default_rng(0).permutation(len(order)).tolist()
+    parts, seen, typical = [], set[int](), differ[len(differ) // 2 :]
+    groups = {"At random": drawn, "Typical differences": typical, "Largest differences": differ}
+    for title, indices in groups.items():
+        chosen = [index for index in indices if index not in seen][:2]
+        seen |= set(chosen)
+        parts += [element("div", element("h3", title), lines_html([system], chosen))] if chosen else []
+    return element("div", *parts, class_="columns samples")
 
 
 def marked(text: str, other: str, name: str) -> Html:
@@ -133,7 +161,7 @@ def marked(text: str, other: str, name: str) -> Html:
 def lines_html(systems: Sequence[System], indices: Iterable[int], kind: str = "") -> Html:
     """Return lines of a text as one or two systems translated them, with their chrF and faults, or those of one kind.
 
-    A single output is compared with the reference, two outputs with each other.
+    Each output is compared with the reference.
     """
     return joined(_line(systems, index, kind) for index in indices)
 
@@ -145,15 +173,14 @@ def _line(systems: Sequence[System], index: int, kind: str) -> Html:
     rows: list[tuple[str, str, object]] = []
     if text.source is not None:
         rows.append(("source", source, shortened(text.source[index], _LONGEST)))
-    if len(systems) == 1:
-        rows.append(("reference", target, marked(reference, outputs[0], "ins")))
-        rows.append((systems[0].name, target, marked(outputs[0], reference, "del")))
-    else:
-        rows.append(("reference", target, shortened(reference, _LONGEST)))
-        for system, output, other, mark in zip(systems, outputs, outputs[::-1], ("del", "ins"), strict=True):
-            rows.append((system.name, target, marked(output, other, mark)))
-    heading = [f"line {index + 1:,}", "chrF " + " and ".join(f"{one.line_scores[index]:.1f}" for one in systems)]
-    if len(systems) == 1:
+    single = len(systems) == 1
+    rows.append(
+        ("reference", target, marked(reference, outputs[0], "ins") if single else shortened(reference, _LONGEST))
+    )
+    for system, output in zip(systems, outputs, strict=True):
+        rows.append(("output" if single else system.name, target, marked(output, reference, "del")))
+    heading = [f"line {index + 1:,}", "chrF " + ", ".join(f"{one.line_scores[index]:.1f}" for one in systems)]
+    if single:
         found = [one for one in systems[0].findings if one.line == index + 1 and kind in ("", one.kind)]
         heading += [f"{one.kind}: {one.detail}" if one.detail else one.kind for one in found]
     entries = [

@@ -6,7 +6,7 @@ recipe.yaml                    the recipe with all defaults filled in; paths in 
                                of the run names itself
 metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped". A resumed training
                                appends: a record takes the place of those of its own step and later ones before it
-tensorboard/                   the same numbers and samples for TensorBoard, with train.tensorboard
+tensorboard/                   the same numbers, samples, settings and scores for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
                                last and removed first: a folder without it is no checkpoint. progress.json has its own
                                digest, since it may be replaced alone
@@ -32,6 +32,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
+from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.device import environment
 from nmt.model.checkpoint import CONFIG_FILE, WEIGHTS_FILE, LoadedModel, load_weights, weights_of, write_model
@@ -114,6 +115,10 @@ class RunDirectory:
             # TensorBoard ignores this step and later ones in the files of the training before
             following = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
             self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=following)
+            text = recipe_to_yaml(recipe, self.path)
+            self._tensorboard.add_text("recipe", "".join(f"    {line}\n" for line in text.splitlines()))
+            losses = ["Multiline", ["train/loss", "validation/loss"]]
+            self._tensorboard.add_custom_scalars({"loss": {"training and validation": losses}})
         if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
             with disk_errors(self.metrics), open(self.metrics, "r+b", opener=regular_file) as stream:
                 stream.truncate(stream.read().rfind(b"\n") + 1)
@@ -187,6 +192,18 @@ class RunDirectory:
         if self._tensorboard is not None:
             texts = ("  \n".join(map(html.escape, sample)) for sample in samples)
             self._tensorboard.add_text("validation/samples", "\n\n".join(texts), step)
+            self._tensorboard.flush()
+
+    def log_test(self, recipe: Recipe, scores: Mapping[str, float]) -> None:
+        """Write the scores of the test text, and the settings behind them, to TensorBoard, with train.tensorboard."""
+        if self._tensorboard is not None:
+            settings = {one.key: one.now for one in differences({}, recipe.model_dump(mode="json"))}
+            plain = {
+                key: value if isinstance(value, (int, float, str)) else str(value) for key, value in settings.items()
+            }
+            named = {f"test/{name}": value for name, value in scores.items()}
+            # in the folder of the writer: another one would be a second run
+            self._tensorboard.add_hparams(plain, named, run_name=".")
             self._tensorboard.flush()
 
     def log_details(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], attention: Tensor) -> None:

@@ -66,7 +66,8 @@ def test_run_adds_corpus_sentence_and_curves(
     assert result.exit_code == 0, result.output
     assert "left out" not in result.stderr
     assert names(tmp_path / "figures") == {
-        "positions", "masks", "padding", "training-loss", "training-scores", "two-runs", *OF_SENTENCE,
+        "positions", "masks", "padding", "training-loss", "training-scores",
+        "runs-by-steps", "runs-by-tokens", "runs-by-minutes", *OF_SENTENCE,
     }  # fmt: skip
     page = (tmp_path / "figures" / "index.html").read_text("utf-8")
     plates = [int(number) for number in re.findall(r"<strong>Plate (\d+)\. ", page)]

@@ -23,7 +23,9 @@ def test_page_is_written_into_the_current_folder_and_the_run_stays(
     assert "wrote report.html" in result.stderr
     page = Path("report.html").read_text(encoding="utf-8")
     assert "<title>run</title>" in page
-    assert re.findall('<section id="(.*?)"', page) == ["run", "data", "quality", "attention"]
+    assert re.findall('<section id="(.*?)"', page) == [
+        "translations", "training", "quality", "data", "attention", "settings",
+    ]  # fmt: skip
     assert "Validation text" in page
     assert "Tree of the beam search" in page
     assert "<script" not in page
@@ -32,15 +34,17 @@ def test_page_is_written_into_the_current_folder_and_the_run_stays(
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")} == before
 
 
-def test_two_runs_are_compared_and_texts_that_are_missing_are_named(uninterrupted: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(uninterrupted, tmp_path / "other", symlinks=True)
+def test_runs_are_compared_and_texts_that_are_missing_are_named(uninterrupted: Path, tmp_path: Path) -> None:
+    other, third = (shutil.copytree(uninterrupted, tmp_path / name, symlinks=True) for name in ("other", "third"))
+    recipe = third / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("seed: 1", "seed: 7"))
     page = tmp_path / "page.html"
-    result = run_command("report", uninterrupted, "--compare", other, "-o", page)
+    result = run_command("report", uninterrupted, other, third, "-o", page)
     assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")
-    assert '<section id="comparison"' in text
-    assert "<dt>other is better</dt>" in text
-    assert "BLEU: no significant difference." in text
+    assert re.findall('<section id="(.*?)"', text) == ["runs", "curves", "comparison"]
+    assert re.findall("<td>seed</td>(.*?)</tr>", text) == ["".join(f'<td class="number">{seed}</td>' for seed in "117")]
+    assert "All are equally good." in text
     (other / "valid.txt").unlink()
     shutil.rmtree(other / "checkpoints")
     result = run_command("report", other, "-o", page)
@@ -61,7 +65,7 @@ def test_files_of_any_systems_are_compared_without_torch(tmp_path: Path, reposit
     program += "print('torch' in sys.modules)"
     first, second, reference, source = map(str, files)
     page = str(tmp_path / "page.html")
-    options = ["report", first, "--compare", second, "--reference", reference, "--source", source, "-o", page]
+    options = ["report", first, second, "--reference", reference, "--source", source, "-o", page]
     command = [sys.executable, "-c", program, json.dumps(options)]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
@@ -76,8 +80,8 @@ def test_options_and_files_that_do_not_belong_together_are_refused(uninterrupted
     page = tmp_path / "page.html"
     for arguments, message in (
         ((one, "--reference", two), "has 1 line, but"),
-        ((one, "--reference", one, "--compare", one), "it is the same as"),
-        ((uninterrupted, "--compare", uninterrupted), "it is the same as"),
+        ((one, one, "--reference", one), "it is the same as"),
+        ((uninterrupted, uninterrupted), "it is the same as"),
         ((one,), "it is a file, not a run; a report of translations needs --reference FILE"),
         ((uninterrupted, "--source", one), "--source: it belongs to files of translations"),
         ((tmp_path,), "this folder is not a run"),

@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 
 from nmt.commands.prepare import prepare
-from nmt.commands.train import doubtful_settings, train
+from nmt.commands.train import BOARDS, LATEST, doubtful_settings, link, train
 from nmt.config import load_recipe
 from nmt.config.model_sections import Schedule
 from nmt.errors import ConfigError, DataError
@@ -151,6 +151,18 @@ def test_faulty_test_text_is_refused_before_training(
     with pytest.raises(DataError, match=problem):
         train(chosen, QUIET)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_folder_of_tensorboard_has_each_run_once(tmp_path: Path) -> None:
+    """`runs/latest` leads to the same log, which TensorBoard shows as another run in `runs`."""
+    for name in ("one", "two", "one"):
+        (tmp_path / name / "tensorboard").mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "tensorboard" / "events.out.tfevents.1").touch()
+        link(BOARDS / name, tmp_path / name / "tensorboard", QUIET)
+        link(LATEST, tmp_path / name, QUIET)
+    logs = [file.resolve() for file in BOARDS.glob("*/events*")]
+    assert sorted(logs) == sorted(tmp_path.resolve().glob("*/tensorboard/events*"))
+    assert LATEST.resolve() == (tmp_path / "one").resolve()
 
 
 def test_runs_latest_that_is_a_folder_is_not_replaced(

@@ -12,6 +12,7 @@ import pytest
 
 from nmt.report import corpus_section as module
 from nmt.report.corpus_section import audit_html, corpus_section, histogram, length_drawings
+from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, Removed
@@ -53,11 +54,20 @@ def test_counts_and_lengths_equal_those_of_the_texts(
     assert length_drawings(corpus)[0].caption.startswith("Of 50 pairs: ")
 
 
-def test_histogram_has_the_share_of_each_interval_and_all_above_in_the_last_one() -> None:
-    values = np.array([1] * 100 + [2] * 300 + [900])
-    (axes,) = histogram("name", "title", ("Of all", "length"), {"a": values}).figure.axes
-    heights = {patch.get_x(): patch.get_height() for patch in axes.patches}
-    assert heights == {0: 0, 1: pytest.approx(10000 / 401), 2: pytest.approx(30100 / 401)}
+def bars(drawing: Drawing) -> dict[tuple[float, float], float]:
+    """Return the heights of a histogram by the two edges of each interval, without empty ones."""
+    (stairs,) = drawing.figure.axes[0].patches
+    heights, edges, _ = stairs.get_data()  # type: ignore[attr-defined]
+    return {(low, high): height for low, high, height in zip(edges, edges[1:], heights, strict=False) if height}
+
+
+def test_histogram_has_integers_in_the_middle_of_bars_and_all_above_in_the_last_one() -> None:
+    found = bars(histogram("name", "title", "Of all", {"a": np.array([1] * 100 + [2] * 300 + [900])}))
+    assert found == {(0.5, 1.5): pytest.approx(10000 / 401), (1.5, 2.5): pytest.approx(30100 / 401)}
+    ratios = bars(histogram("name", "title", "Of all", {"a": np.array([0.01, 1.0, 1.0, 2.0])}))
+    assert sorted(ratios.values()) == [25, 25, 50]
+    ((low, high),) = [edges for edges, height in ratios.items() if height == 50]
+    assert low * high == pytest.approx(1), "1 is in the middle"
 
 
 def damage_manifest(prepared: Path) -> None:

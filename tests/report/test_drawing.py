@@ -1,5 +1,6 @@
 """Drawings: text in any script, colours that follow the page, and files that do not depend on the time."""
 
+import html
 import re
 import warnings
 from pathlib import Path
@@ -50,11 +51,12 @@ def test_files_have_title_and_caption_and_are_the_same_each_time(tmp_path: Path)
     assert (tmp_path / "name.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_inline_drawing_has_the_colours_of_the_page_and_needs_no_font() -> None:
+def test_inline_drawing_has_the_colours_and_the_font_of_the_page() -> None:
     with drawing_style():
         svg = inline_svg(drawing_of(LABELS))
     assert svg.startswith('<svg role="img" aria-label="A &lt;title&gt;. A caption."')
-    assert "<text" not in svg
+    assert "font-family" not in svg, "that of the page"
+    assert all(f">{html.escape(label, quote=False)}</text>" in svg for label in LABELS)
     assert "currentColor" in svg
     assert INK not in svg
     assert re.findall(r' id="((?:figure|axes|text)_\d+)"', svg) == []

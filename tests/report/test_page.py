@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.report.drawing import WIDE, Drawing, drawing_style, new_figure
+from nmt.report.drawing import HALF, QUARTER, WIDE, Drawing, drawing_style, new_figure
 from nmt.report.page import (
     Html,
     Section,
@@ -92,9 +92,9 @@ def test_numbers_are_for_reading_and_aligned() -> None:
     assert bullets([]) == ""
 
 
-@pytest.mark.parametrize(("width", "style"), [(4.8, "<figure>"), (WIDE, '<figure class="wide">')])
-def test_wide_figures_have_a_row_of_their_own(width: float, style: str) -> None:
+@pytest.mark.parametrize(("width", "style"), [(HALF, "half"), (QUARTER, "quarter"), (WIDE, "wide")])
+def test_figures_fill_columns_by_their_width(width: float, style: str) -> None:
     figure = new_figure(width=width)
     figure.subplots()
-    assert style in figures([Drawing("name", "title", "caption", figure)])
+    assert f'<figure class="{style}">' in figures([Drawing("name", "title", "caption", figure)])
     assert isinstance(figures([]), Html)

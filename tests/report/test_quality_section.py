@@ -32,18 +32,17 @@ def test_scores_equal_those_of_the_metrics_and_the_worst_sentences_come_first() 
         assert score.signature in html
     assert "a note" in html
     assert shown(html.split("Worst sentences")[1])[0] == 4
-    assert "chrF by length" in html
 
 
 def test_faults_are_counted_with_the_worst_lines_of_each_kind() -> None:
     source = ["The cat number one sleeps."] * 7 + ["In 1984."]
     lines = ["The cat number one sleeps.", "", *REFERENCE[2:7], "Nel 1983"]
     html = unescape(html_of(lines, source, [*REFERENCE[:7], "Nel 1984"]))
-    faults = html.split("<h4>Faults</h4>")[1].split("<h4>")[0]
+    faults = html.split("<strong>Faults in ")[1].split("Worst sentences")[0]
     counts = re.findall(r"<td>(\w+)</td><td class=\"number\">(\d+)</td>", faults)
     assert counts == [("empty", "1"), ("copy", "1"), ("number", "1")]
     assert "number: missing 1984; added 1983" in faults
-    assert ">3<small>37.5%</small>" in html
+    assert faults.startswith("3 lines (37.5%)<")
     lines = [f"{line} 19{index}0" for index, line in enumerate(REFERENCE)]
     lines[5] = "x 1950"
     assert shown(html_of(lines).split("number: 5 of 8")[1].split("</details>")[0])[0] == 6
@@ -52,7 +51,6 @@ def test_faults_are_counted_with_the_worst_lines_of_each_kind() -> None:
 def test_text_without_faults_and_of_one_line() -> None:
     html = html_of(["sì"], reference=["sì"])
     assert "No line has a fault" in html
-    assert "Best sentences" not in html
 
 
 def test_all_text_is_escaped_and_missing_texts_are_explained() -> None:

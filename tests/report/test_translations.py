@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nmt.config import recipe_to_yaml
 from nmt.evaluation.metrics import measure
 from nmt.report.run_records import RunRecords
-from nmt.report.translations import System, Text, length_drawing, lines_html, marked, systems_of_run
+from nmt.report.translations import System, Text, length_drawings, lines_html, marked, samples_html, systems_of_run
 from nmt.text.languages import target_language
 from tests.builders import tiny_recipe, write_lines, write_tsv
 from tests.report.run_files import train_line, write_run
@@ -71,16 +71,30 @@ def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
 def test_scores_by_length_are_those_of_the_lines_of_this_length() -> None:
     reference = ["il gatto dorme sul tappeto", "il cane", "il gatto numero uno dorme sul tappeto rosso"]
     lines = ["il gatto sul tappeto", "il cane", "il cane numero uno dorme sul tappeto"]
-    drawing = length_drawing([system("A", lines, reference), system("B", reference, reference)])
+    (drawing,) = length_drawings([system("A", lines, reference), system("B", reference, reference)])
     (axes,) = drawing.figure.axes
     short, long = (
-        measure("chrf", [lines[i] for i in part], [[reference[i] for i in part]], ITALIAN).score().value
+        measure("chrf", [lines[i] for i in part], [[reference[i] for i in part]], ITALIAN).score(1000)
         for part in ((0, 1), (2,))
     )
-    heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
-    assert heights == [[pytest.approx(short), pytest.approx(long)], [100, 100]]
+    points = [list(container[0].get_ydata()) for container in axes.containers]
+    assert points == [[pytest.approx(short.value), pytest.approx(long.value)], [100, 100]]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1–5\n(2)", "6–10\n(1)"]
-    assert f"A: 1–5: {short:.1f}, 6–10: {long:.1f}; B: 1–5: 100.0" in drawing.caption
+    weakest, name = min((short, "1–5"), (long, "6–10"), key=lambda pair: pair[0].value)
+    assert f"It is lowest for {name} words ({weakest.text}, A), " in drawing.caption
+    assert length_drawings([system("A", lines[:1], reference[:1])]) == [], "one length"
+
+
+def test_samples_are_six_lines_without_repetition_the_worst_last() -> None:
+    reference = [f"il gatto {word} dorme" for word in "abcdefghij"]
+    lines = [line.replace("gatto", "cane") if number in (2, 5, 7, 9) else line for number, line in enumerate(reference)]
+    lines[7] = "x"
+    html = samples_html(system("A", lines, reference))
+    shown = [int(number) - 1 for number in re.findall(r"line (\d+) ·", html)]
+    assert len(shown) == len(set(shown)) == 6
+    assert 7 in shown
+    assert html == samples_html(system("A", lines, reference))
+    assert re.findall(r"line (\d+) ·", samples_html(system("A", ["x"], ["y"]))) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +135,9 @@ def test_a_line_shows_its_texts_languages_and_faults() -> None:
     assert "copy" not in lines_html([one], [1], "number")
 
 
-def test_two_outputs_are_compared_with_each_other() -> None:
+def test_each_of_several_outputs_is_compared_with_the_reference() -> None:
     systems = [system("a", ["un gatto"], ["il gatto"]), system("b", ["il cane"], ["il gatto"])]
     html = lines_html(systems, [0])
     assert '<dt>reference</dt><dd lang="it">il gatto</dd>' in html
-    assert '<dt>a</dt><dd lang="it"><del>un</del> <del>gatto</del></dd>' in html
-    assert '<dt>b</dt><dd lang="it"><ins>il</ins> <ins>cane</ins></dd>' in html
+    assert '<dt>a</dt><dd lang="it"><del>un</del> gatto</dd>' in html
+    assert '<dt>b</dt><dd lang="it">il <del>cane</del></dd>' in html

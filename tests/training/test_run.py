@@ -232,14 +232,24 @@ def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
         for step in steps:
             board.log({"type": "train", "step": step, "loss": step / len(steps), "name": "text"})
         save(run, Progress(step=2))  # where the second training begins
+    board.log_test(tiny_recipe(run.path), {"bleu": 41.5})
     reader = EventAccumulator(str(run.path / "tensorboard")).Reload()
-    assert reader.Tags()["scalars"] == ["train/loss"]
+    assert reader.Tags()["scalars"] == ["train/loss", "test/bleu"]
+    assert reader.Scalars("test/bleu")[0].value == 41.5
+    texts = reader.Tensors("recipe/text_summary")[0].tensor_proto.string_val
+    assert f"    seed: {tiny_recipe(run.path).seed}\n".encode() in texts[0]
+    settings = reader.PluginTagToContent("hparams")["_hparams_/session_start_info"]
+    assert b"train.schedule.rate" in settings
+    assert reader.PluginTagToContent("custom_scalars")
     curve = [(event.step, round(event.value, 4)) for event in reader.Scalars("train/loss")]
     assert curve == [(1, 0.3333), (2, 0.6667), (3, 1.5), (4, 2.0)]
 
 
 class RecordingWriter(dict[tuple[str, str], dict[int, Any]]):
     """A writer of TensorBoard that keeps what it is given, by kind and name, then by step."""
+
+    def add_custom_scalars(self, layout: dict[str, Any]) -> None:
+        """Has no name and no step."""
 
     def __getattr__(self, kind: str) -> Any:
         return lambda name="", value=None, step=0: self.setdefault((kind, name), {}).update({step: copy.copy(value)})

@@ -1,0 +1,109 @@
+"""The section Training: curves and remarks of a run, and curves of several runs."""
+
+import math
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from nmt.report.curves_section import comparison_drawings, curves_section, training_drawings
+from nmt.report.drawing import Drawing
+from nmt.report.run_records import RunRecords
+from nmt.training.optimizer import learning_rate
+from tests.report.run_files import train_line, validation_line, write_run
+
+
+def section_of(path: Path, *lines: dict[str, object]) -> str:
+    return unescape(curves_section(RunRecords(write_run(path, list(lines)))).html)
+
+
+def drawings_of(path: Path, *lines: dict[str, object]) -> dict[str, Drawing]:
+    drawings = training_drawings(RunRecords(write_run(path, list(lines))))
+    return {drawing.name.removeprefix("training-"): drawing for drawing in drawings}
+
+
+def curves(drawing: Drawing) -> dict[str, tuple[list[float], list[float]]]:
+    """Return the points of the labelled lines of a figure."""
+    (axes,) = drawing.figure.axes
+    return {str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+
+
+def test_curves_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
+    lines = [{**train_line(10, 3.0), "seconds": 60}, {**validation_line(10, 2.0, 5.0), "seconds": 64}]
+    of_training = {"loss", "rate", "speed", "padding", "gradient"}
+    assert set(drawings_of(tmp_path / "both", *lines)) == {*of_training, "scores"}
+    assert set(drawings_of(tmp_path / "no-validation", lines[0])) == of_training
+    assert set(drawings_of(tmp_path / "no-training", lines[1])) == {"loss", "scores"}
+
+
+def test_curves_show_the_unsmoothed_loss_and_mark_the_best_validation(tmp_path: Path) -> None:
+    train = [train_line(10, 3.0, objective=4.2), train_line(20, 2.0, objective=3.1)]
+    valid = [validation_line(10, 3.0, 5.0), validation_line(20, 2.0, 9.0), validation_line(30, 2.5, 8.0)]
+    drawings = drawings_of(tmp_path / "run", *train, *valid)
+    loss, scores = curves(drawings["loss"]), curves(drawings["scores"])
+    assert loss["training 2"] == ([10, 20], [3.0, 2.0])
+    assert loss["validation 2.5"] == ([10, 20, 30], [3.0, 2.0, 2.5])
+    assert loss["_best"] == ([20], [2.0])
+    assert scores["chrF 18"] == ([10, 20, 30], [15.0, 19.0, 18.0])
+    assert scores["_best"] == ([20], [19.0])
+    assert f"A validation loss of 2.5 is a perplexity of {math.exp(2.5):.2f}" in drawings["loss"].caption
+    assert "The last 10 steps changed BLEU by -1.0." in drawings["scores"].caption
+    (padding,) = curves(drawings["padding"]).values()
+    assert padding == ([10, 20], [10, 10])
+
+
+def test_rate_is_that_of_the_schedule_with_its_warmup(tmp_path: Path) -> None:
+    run = RunRecords(write_run(tmp_path / "run", [train_line(10, 3.0), train_line(20, 2.0)]))
+    ((steps, rates),) = curves(drawings_of(tmp_path / "again", *run.train)["rate"]).values()
+    settings, dim = run.recipe.train, run.recipe.model.dim
+    assert (steps[0], steps[-1]) == (1, 20)
+    assert rates == [learning_rate(settings, dim, int(step)) for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("name", "losses", "validation", "remark"),
+    [
+        ("overfitting", [3, 2, 1, 0.5, 0.3], [3.0, 2.0, 2.4, 2.6, 2.8], "lowest at step 20 (2.000)"),
+        ("improving", [3, 2, 1, 0.9, 0.8], [3.0, 2.0, 1.5, 1.2, 1.1], "The last validation is the best one"),
+        ("diverging", [3, 2, 1, 4, 6], [3.0, 2.0, 1.5, 1.4, 1.405], "rose from 1.000 to 6.000"),
+        ("healthy", [3, 1.5, 1, 0.75], [2, 1.5, 1.49, 1.495], "Nothing in the log is unusual."),
+        ("without", [3, 1.5, 1, 0.75], [], "There is no validation"),
+    ],
+)
+def test_course_that_needs_attention_is_named(
+    tmp_path: Path, name: str, losses: list[float], validation: list[float], remark: str
+) -> None:
+    lines = [train_line(10 * i, loss) for i, loss in enumerate(losses, start=1)]
+    lines += [validation_line(10 * i, loss, 20 - loss) for i, loss in enumerate(validation, start=1)]
+    text = section_of(tmp_path / name, *lines)
+    assert remark in text
+    known = ("lowest at step", "The last validation is", "rose from", "Nothing in the log", "There is no validation")
+    assert [part for part in known if part in text] == [part for part in known if part in remark]
+
+
+def test_waiting_padding_and_skipped_updates_are_named(tmp_path: Path) -> None:
+    skipped = [{"type": "skipped", "step": step, "loss": "nan", "gradient_norm": "inf"} for step in range(1, 41)]
+    text = section_of(tmp_path / "run", train_line(50, 3.0, padding=0.45, loader_wait=0.2), *skipped)
+    assert "45% of the target tokens in batches are padding" in text
+    assert "In 20% of the time no batch was ready" in text
+    assert "40 updates skipped" in text
+    assert "not finite: steps 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …." in text
+
+
+def test_runs_are_drawn_over_each_other_by_steps_tokens_and_minutes(tmp_path: Path) -> None:
+    runs = [
+        RunRecords(
+            write_run(tmp_path / place, [validation_line(step, 2.0, bleu), validation_line(2 * step, 1.0, bleu)])
+        )
+        for place, step, bleu in (("a/one", 30, 5.0), ("b/one", 60, 9.0))
+    ]
+    drawings = comparison_drawings(runs)
+    assert [drawing.name for drawing in drawings] == ["runs-by-steps", "runs-by-tokens", "runs-by-minutes"]
+    for drawing, of_step in zip(drawings, (1, 100e-6, 1 / 60), strict=True):
+        bleu, loss = drawing.figure.axes
+        drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in bleu.lines}
+        assert drawn == {
+            str(run.path): ([pytest.approx(step * of_step), pytest.approx(2 * step * of_step)], [score] * 2)
+            for run, step, score in zip(runs, (30, 60), (5, 9), strict=True)
+        }, "names that are equal are paths"
+        assert [list(line.get_ydata()) for line in loss.lines] == [[2, 1]] * 2
