@@ -82,8 +82,7 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
 
 def given_recipe(*files: Path | None) -> Path:
     """Return the one recipe that is given, as an argument or an option. Raises ConfigError."""
-    given = [file for file in files if file is not None]
-    if len(given) != 1:
+    if len(given := list(filter(None, files))) != 1:
         raise ConfigError(f"expected one recipe, found {len(given)}: nmt train --config RECIPE")
     return given[0]
 
@@ -164,21 +163,16 @@ def train(
 
 
 @command(epilog="Example: nmt translate --model mine/run < text.en > text.it")
-def translate(
-    console: "Console",
-    request: TranslateRequest,
-    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None,
-) -> None:
+def translate(console: "Console", request: TranslateRequest) -> None:
     """Translate line by line, by default from stdin to stdout.
 
     Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
     Several models, each with --model, translate together. Of subtitles, tables, HTML, Markdown and
     files of localization the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
     """
-    if text:
-        line, is_file = quote(" ".join(text)), Path(text[0]).is_file()
-        command_line = f"nmt translate -i {quote(text[0])}" if is_file else f"echo {line} | nmt translate"
-        raise ConfigError(f"the text to translate is read from standard input or --input: {command_line}")
+    if request.text:
+        line = quote(" ".join(request.text))
+        raise ConfigError(f"text is read from standard input, or from --input FILE: echo {line} | nmt translate")
     with quick_imports():
         from nmt.commands import translate as module
 

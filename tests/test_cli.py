@@ -330,10 +330,9 @@ def test_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyP
         assert result.stderr.startswith("error: out of memory; close other programs")
 
 
-def test_text_as_an_argument_and_two_recipes_are_errors_with_advice(texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_text_as_an_argument_and_two_recipes_are_errors_with_advice(tmp_path: Path) -> None:
     for arguments, advice in (
         (("translate", "Good", "morning."), "echo 'Good morning.' | nmt translate"),
-        (("translate", texts[0]), f"nmt translate -i {texts[0]}"),
         (("train",), "expected one recipe, found 0: nmt train --config RECIPE"),
         (("prepare", tmp_path / "a.yaml", "--config", tmp_path / "b.yaml"), "expected one recipe, found 2"),
     ):

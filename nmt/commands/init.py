@@ -210,8 +210,7 @@ def _comments_and_settings(
     with console.status("measuring the speed of this machine"):
         from nmt.training.trial import cost  # imports torch, for which no error should wait
 
-        expected = cost(lambda device, rate: propose((source, target), vocabulary, device, minutes, rate))
-    low, high = expected.minutes
+        proposal, device, (low, high) = cost(lambda *machine: propose((source, target), vocabulary, *machine, minutes))
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
     until = "All" if minutes is None else f"The training ends after {minutes:g} minutes. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
@@ -219,7 +218,7 @@ def _comments_and_settings(
         f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.",
         "Pairs that share a sentence with the validation or test text are not trained on (rule leak). The text itself "
         "is not changed.",
-        f"{until} {expected.proposal.steps:,} steps take {time} on this machine ({expected.device}), computed from its "
+        f"{until} {proposal.steps:,} steps take {time} on this machine ({device}), computed from its "
         "rate of matrix products; nmt train --dry-run measures it.",
         *([_OF_LITTLE_TEXT] if target < _LITTLE_TEXT else []),
     ]
@@ -227,7 +226,7 @@ def _comments_and_settings(
         f"about {vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root of "
         f"{sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
     )
-    settings = {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **expected.proposal.settings}
+    settings = {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **proposal.settings}
     return comments, {**settings, "decode": Setting("{beam: 4}")}
 
 

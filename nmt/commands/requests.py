@@ -51,6 +51,16 @@ io = partial(Option, rich_help_panel="Input and output")
 search = partial(Option, rich_help_panel="Search")
 computation = partial(Option, rich_help_panel="Computation")
 instead = partial(Option, rich_help_panel="In place of translating")
+Device = Annotated[
+    Literal["auto", "cuda", "mps", "cpu"], computation("--device", metavar="DEVICE", help="auto, cuda, mps or cpu.")
+]
+Threads = Annotated[
+    int | None, computation("--threads", min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
+]
+Precision = Annotated[
+    Literal["auto", "fp32", "bf16", "int8"],
+    computation("--precision", metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8."),
+]
 
 
 class TranslateRequest(NamedTuple):
@@ -101,19 +111,13 @@ class TranslateRequest(NamedTuple):
     prefixes: Annotated[
         Path | None, search(metavar="FILE", help="Required starts of the translations, line by line.")
     ] = None
-    device: Annotated[
-        Literal["auto", "cuda", "mps", "cpu"], computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")
-    ] = "auto"
-    threads: Annotated[
-        int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
-    ] = None
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16", "int8"],
-        computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8."),
-    ] = "auto"
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "auto"
     reference: Annotated[
         Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
     ] = None
+    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None  # which is an error
 
 
 class ServeRequest(NamedTuple):
@@ -148,16 +152,9 @@ class ServeRequest(NamedTuple):
     timeout: Annotated[
         float, Option(min=0.1, metavar="SECONDS", help="The longest time until a request is answered.")
     ] = 60
-    device: Annotated[
-        Literal["auto", "cuda", "mps", "cpu"], computation(metavar="DEVICE", help="auto, cuda, mps or cpu.")
-    ] = "auto"
-    threads: Annotated[
-        int | None, computation(min=1, max=1024, metavar="N", help="CPU threads; default: one for each core.")
-    ] = None
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16", "int8"],
-        computation(metavar="TYPE", help="auto, fp32, bf16, or on CPUs int8."),
-    ] = "auto"
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "auto"
 
 
 class ScoreOptions(NamedTuple):

@@ -49,19 +49,16 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
     run has another recipe or text, if its folder holds other files, or for what this machine cannot do; ModelError
     if another process trains there; DataError for a fault in the texts. Collective.
     """
-    run, on_rank_zero, early = RunDirectory(recipe.run), distributed.on_rank_zero, list[str]()
-    console.log = None if distributed.rank() else early.append  # until the run is open
+    run, on_rank_zero = RunDirectory(recipe.run), distributed.on_rank_zero
     with console.status("checking the recipe, its texts and this machine"):
         tests = check_recipe(recipe, run, restart)
     with run.locked(console.warn):
+        console.log = None if distributed.rank() else run.log_message
         corpus = prepared_corpus(recipe, run, console, restart)
         with oom_explained(choose_device(recipe.runtime)):
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
             on_rank_zero(lambda: run.open(recipe, restart))
-            if console.log is not None:
-                run.log_message("".join(early))
-                console.log = run.log_message
             if recipe.train.tensorboard:  # a folder without `latest`, which would be a second run there
                 on_rank_zero(lambda: link(BOARDS / run.path.name, run.path / "tensorboard", console))
                 console.info(f"to watch the training: tensorboard --logdir {BOARDS}")

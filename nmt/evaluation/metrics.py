@@ -167,7 +167,8 @@ def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = F
             # Tercom splits Han into characters only when it also normalizes
             return TER(normalized=language.unspaced, asian_support=language.unspaced)
         case _:
-            raise ConfigError(f"unknown metric '{metric}'; known: {', '.join(METRICS)}")
+            expected = f"expected one of {', '.join(METRICS)}; docs/translating.md has the command of COMET"
+            raise ConfigError(f"--metric {metric}: no such metric, {expected}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from torch.func import jacrev, vmap
 
 from nmt.batching.batch import Indices, Rows, collate
 from nmt.batching.batch_stream import EpochPlan, padding_share, plan_epoch
-from nmt.config import Recipe, TrainSettings
+from nmt.config import Recipe
+from nmt.config.model_sections import Schedule
 from nmt.kernels import Kernels
 from nmt.model.attention import distances_between
 from nmt.model.positions import sinusoids
@@ -157,8 +158,8 @@ def noam(recipe: Recipe | None) -> Drawing:
         "multiplies the whole curve."
     )
     if recipe is not None:
-        settings, steps = recipe.train, recipe.train.stop.steps or _STEPS
-        _plot_rates(panels[1], {settings.schedule.name: _curve(settings, recipe.model.dim, steps)})
+        schedule, steps = recipe.train.schedule, recipe.train.stop.steps or _STEPS
+        _plot_rates(panels[1], {schedule.name: _curve(schedule, recipe.model.dim, steps)})
         panels[0].set_title("the paper")
         panels[1].set_title(f"the recipe of {recipe.run.name}")
         caption += " On the right is that of the recipe, over its own steps."
@@ -166,13 +167,11 @@ def noam(recipe: Recipe | None) -> Drawing:
 
 
 def _rates(schedule: dict[str, Any], dim: int = 512) -> Matrix:
-    settings = TrainSettings.model_validate({"schedule": schedule, "stop": {"steps": _STEPS}})
-    return _curve(settings, dim, _STEPS)
+    return _curve(Schedule.model_validate(schedule), dim, _STEPS)
 
 
-def _curve(settings: TrainSettings, dim: int, steps: int) -> Matrix:
-    rates = [learning_rate(settings.schedule, dim, step, steps) for step in range(1, steps + 1)]
-    return np.array(rates, dtype=np.float32)
+def _curve(schedule: Schedule, dim: int, steps: int) -> Matrix:
+    return np.array([learning_rate(schedule, dim, step, steps) for step in range(1, steps + 1)], dtype=np.float32)
 
 
 def _plot_rates(axes: Axes, curves: dict[str, Matrix]) -> None:

@@ -5,13 +5,10 @@ from itertools import cycle
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from nmt.report.drawing import COLOURS, QUARTER, THIRD, Drawing, label_ends, new_chart, set_logarithmic
 from nmt.report.page import Section, bullets, element, figures, joined, shown
 from nmt.report.run_records import Record, RunRecords
 from nmt.system.console import counted
-from nmt.training.optimizer import learning_rate
 from nmt.training.progress import perplexity
 
 _MOST_STEPS = 10  # of skipped updates
@@ -65,18 +62,16 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
 
 def _small_drawings(run: RunRecords) -> list[Drawing]:
     """Return rate, speed, padding and gradient norm of a run, from 0."""
-    settings, last = run.recipe.train, run.train[-1]["step"]
-    steps = np.unique(np.linspace(1, last, 200).astype(int)).tolist()
-    rates = [learning_rate(settings, run.recipe.model.dim, step) for step in steps]
+    settings = run.recipe.train
     clipped = "not clipped" if settings.clip_norm is None else f"clipped to {settings.clip_norm:g}"
-    speed, padding, norm = (
-        _points(run.train, "step", key) for key in ("target_tokens_per_second", "padding", "gradient_norm")
+    rates, speed, padding, norm = (
+        _points(run.train, "step", key) for key in ("rate", "target_tokens_per_second", "padding", "gradient_norm")
     )
     padding = padding[0], [100 * share for share in padding[1]]
     drawings = []
     for name, title, caption, points in (
         ("rate", "Learning rate", f"{settings.schedule.name}, {counted(settings.schedule.warmup, 'step')} of warm-up.",
-         (steps, rates)),
+         rates),
         ("speed", "Tokens per second", f"{fmean(speed[1]):,.0f} target tokens on average.", speed),
         ("padding", "Padding in %", f"{fmean(padding[1]):.1f} % of the positions on average.", padding),
         ("gradient", "Gradient norm", f"Before clipping ({clipped}). A steady rise comes before divergence.", norm),

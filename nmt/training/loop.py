@@ -23,7 +23,7 @@ from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.display import TrainingDisplay, format_seconds
 from nmt.training.optimizer import initial_model
-from nmt.training.progress import FIRST_STEPS, IntervalSums, perplexity
+from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.trial import check_largest_batches
@@ -174,8 +174,6 @@ class Training:
         self._read_results(keep=0 if at_log else 1)
         progress.interval.seconds += self._lap()
         progress.interval.waited += prefetched.waited
-        if progress.step == FIRST_STEPS:
-            progress.first_seconds = progress.seconds - progress.validation_seconds
         if progress.interval.steps:
             record = self._record("train", {**progress.interval.means(), "rate": update.rate})
             self.display.update(record, at_log)

@@ -1,7 +1,6 @@
 """The position of a training: the part of a checkpoint that is neither weights nor moments."""
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -16,7 +15,6 @@ from nmt.system.files import Marker, read_digested
 # The file by which a folder is a run.
 RUN = Marker("run.json", "nmt run", 6)
 PROGRESS_FILE, PROGRESS_VERSION = "progress.json", 1
-FIRST_STEPS = 20  # which are slower: memory is allocated and kernels are prepared
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
@@ -68,7 +66,6 @@ class Progress:
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
     skipped_in_a_row: int = 0  # the last steps, if they were skipped
     window: int = 0  # of the epoch, the one with the next length group
-    first_seconds: float = 0.0  # of the first steps, without validations
     validation_seconds: float = 0.0  # of all validations
     last_validation: float = 0.0  # seconds of the last one
     time_limit: float = 0.0  # seconds for which `last_step` was computed
@@ -88,18 +85,11 @@ class Progress:
     def last_step_within(self, limit: float, validate_every: float) -> int:
         """Return the last step that ends, with the validations until then, within `limit` seconds of training.
 
-        A step is predicted to take the mean of the steps so far, without the first ones, and a validation what the
-        last one took.
+        A step is predicted to take the mean of the steps so far, and a validation what the last one took. The last step
+        has one, too: on average half a validation more than one for each interval.
         """
-        first, first_seconds = (FIRST_STEPS, self.first_seconds) if self.step > FIRST_STEPS else (0, 0.0)
-        step_seconds = (self.seconds - self.validation_seconds - first_seconds) / (self.step - first)
-
-        def seconds_at(step: int) -> float:
-            validations = math.ceil(step / validate_every) - self.step // validate_every  # the last step has one
-            return self.seconds + (step - self.step) * step_seconds + validations * self.last_validation
-
-        following = range(self.step + 1, self.step + 2 + int(max(0.0, limit - self.seconds) / max(step_seconds, 1e-9)))
-        return self.step + bisect_right(following, limit, key=seconds_at)
+        step_seconds = (self.seconds - self.validation_seconds) / self.step + self.last_validation / validate_every
+        return self.step + int(max(0.0, limit - self.seconds - self.last_validation / 2) / max(step_seconds, 1e-9))
 
     def reached_limit(self, settings: TrainSettings) -> str | None:
         """Return in words the limit of `train.stop` that is reached, None if there is none."""

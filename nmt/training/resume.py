@@ -29,7 +29,7 @@ def check_run_directory(recipe: Recipe) -> None:
     inputs = [path for corpus in corpora for path in text_files(corpus).values()]
     if recipe.train.init_from is not None:
         inputs.append(recipe.train.init_from)
-    RUN.check(recipe.run, beside=("prepared",), inputs=inputs)
+    RUN.check(recipe.run, beside=("prepared", "train.log"), inputs=inputs)
 
 
 def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:

@@ -4,7 +4,7 @@ import gc
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -194,24 +194,18 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])
 
 
-@dataclass(frozen=True)
-class Cost:
-    """A proposal for the device of this machine, and the range of what it takes."""
+def cost(propose_for: Callable[[str, float], Proposal]) -> tuple[Proposal, str, tuple[float, float]]:
+    """Choose the device, measure how fast it is, and make the proposal for it and its operations a second.
 
-    proposal: Proposal
-    device: str
-    minutes: tuple[float, float]
-
-
-def cost(propose_for: Callable[[str, float], Proposal]) -> Cost:
-    """Choose the device, measure how fast it is, and make the proposal for it and its operations a second."""
+    Returns the proposal, the type of the device, and the range of minutes that it takes.
+    """
     runtime = RuntimeSettings()
     device = choose_device(runtime)
     set_threads(runtime)
     kernels = kernels_for(device, "bf16" if computes_in_bf16(runtime, device) else "fp32")
     low, high = (share * matrix_rate(kernels) for share in kernels.utilization)
     proposal = propose_for(kernels.kind, math.sqrt(low * high))
-    return Cost(proposal, kernels.kind, (proposal.operations / high / 60, proposal.operations / low / 60))
+    return proposal, kernels.kind, (proposal.operations / high / 60, proposal.operations / low / 60)
 
 
 def matrix_rate(kernels: Kernels) -> float:

@@ -70,7 +70,9 @@ def test_interval_covers_samples_in_which_nothing_matches() -> None:
 
 
 def test_unknown_metrics_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown metric 'rouge'; known: bleu, chrf, chrf\+\+, ter$"):
+    with pytest.raises(
+        ConfigError, match=r"--metric rouge: no such metric, expected one of bleu, chrf, chrf\+\+, ter; docs"
+    ):
         measure("rouge", ["a"], [["a"]], ITALIAN).score()
 
 

@@ -58,7 +58,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 def progress(run: Path) -> dict[str, Any]:
     content = json.loads((run / "last" / "progress.json").read_text())
     del content["sha256"], content["interval"]["seconds"], content["interval"]["waited"]
-    for clock in ("seconds", "first_seconds", "validation_seconds", "last_validation"):
+    for clock in ("seconds", "validation_seconds", "last_validation"):
         del content[clock]
     return dict(content)
 

@@ -49,7 +49,7 @@ def test_training_of_given_minutes_is_as_long_and_has_a_model_that_fits() -> Non
     tokens, rate = (240_000, 240_000), 1e10
     full = propose(tokens, 2400, "cpu")
     needed = full.operations / rate / 60
-    half, short, ample = (propose(tokens, 2400, "cpu", needed * share, rate) for share in (0.5, 0.02, 3))
+    half, short, ample = (propose(tokens, 2400, "cpu", rate, needed * share) for share in (0.5, 0.02, 3))
     assert (half.model, half.steps) == (full.model, pytest.approx(full.steps / 2, rel=0.02))
     assert short.operations / rate / 60 == pytest.approx(needed * 0.02, rel=0.02)
     assert short.model.weight_count(2400, 2400) < 0.25 * full.model.weight_count(2400, 2400)
