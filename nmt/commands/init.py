@@ -206,21 +206,22 @@ def _comments_and_settings(
     names: str, profile: TextProfile, minutes: float | None, console: Console
 ) -> tuple[list[str], dict[str, Setting]]:
     """Return what was read and what the training takes, and the settings that fit it."""
-    vocabulary, (source, target) = profile.tokens()
+    vocabulary, tokens = profile.tokens()
     with console.status("measuring the speed of this machine"):
         from nmt.training.trial import cost  # imports torch, for which no error should wait
 
-        proposal, device, (low, high) = cost(lambda *machine: propose((source, target), vocabulary, *machine, minutes))
+        proposal, device, (low, high) = cost(lambda kind, rate: propose(tokens, vocabulary, kind, rate, minutes))
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
     until = "All" if minutes is None else f"The training ends after {minutes:g} minutes. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     comments = [
-        f"{names}: {profile.pairs:,} sentence pairs{empty}, about {source:,} source and {target:,} target tokens.",
+        f"{names}: {profile.pairs:,} sentence pairs{empty}, about {tokens[0]:,} source and {tokens[1]:,} target "
+        "tokens.",
         "Pairs that share a sentence with the validation or test text are not trained on (rule leak). The text itself "
         "is not changed.",
         f"{until} {proposal.steps:,} steps take {time} on this machine ({device}), computed from its "
         "rate of matrix products; nmt train --dry-run measures it.",
-        *([_OF_LITTLE_TEXT] if target < _LITTLE_TEXT else []),
+        *([_OF_LITTLE_TEXT] if tokens[1] < _LITTLE_TEXT else []),
     ]
     tokenizer = (
         f"about {vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root of "

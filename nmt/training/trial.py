@@ -203,7 +203,8 @@ def cost(propose_for: Callable[[str, float], Proposal]) -> tuple[Proposal, str, 
     device = choose_device(runtime)
     set_threads(runtime)
     kernels = kernels_for(device, "bf16" if computes_in_bf16(runtime, device) else "fp32")
-    low, high = (share * matrix_rate(kernels) for share in kernels.utilization)
+    rate = matrix_rate(kernels)
+    low, high = (share * rate for share in kernels.utilization)
     proposal = propose_for(kernels.kind, math.sqrt(low * high))
     return proposal, kernels.kind, (proposal.operations / high / 60, proposal.operations / low / 60)
 
