@@ -281,7 +281,7 @@ def import_(
 @command(epilog="Example: nmt runs --sort test")
 def runs(
     console: "Console",
-    folders: Annotated[list[Path] | None, Argument(metavar="[DIR]...", help="Folders of runs; default: runs.")] = None,
+    folders: Annotated[list[Path] | None, Argument(metavar="DIR", help="Folders of runs; default: runs.")] = None,
     sort: Annotated[
         Literal["validation", "test", "name", "minutes"], Option(help="The order of the runs.")
     ] = "validation",
@@ -301,7 +301,7 @@ def runs(
 
 @command(epilog="Example: nmt report mine/run -o report.html")
 def report(console: "Console", request: ReportRequest) -> None:
-    """Write one HTML page about a run: its course, data, quality and attention; or compare two systems."""
+    """Write one HTML page about a run: translations, curves, data and attention; or compare several runs or systems."""
     check_installed("matplotlib", ", which draws the figures,")
     from nmt.commands import report as module
 

@@ -51,7 +51,7 @@ PAGES = {
 }
 WRITTEN_BY_EXAMPLES = {"recipe.yaml", "manifest.json", "recipes/mine.yaml", "mine/recipe.yaml"}
 SMALL_RECIPE = {
-    "vocab_size: 2000": "vocab_size: 1200",
+    r"vocab_size: \d+": "vocab_size: 1200",
     "encoder_layers: 2, decoder_layers: 2": "encoder_layers: 1, decoder_layers: 1",
     "batch_tokens: 1024": "batch_tokens: 512",
     "rate: 4e-3, warmup: 50": "rate: 5e-3, warmup: 40",

@@ -191,7 +191,7 @@ class ReportRequest(NamedTuple):
 
     systems: Annotated[
         list[Path],
-        Argument(metavar="RUN...", help="A run, runs to compare, or with --reference files of translations."),
+        Argument(metavar="RUN", help="A run, runs to compare, or with --reference files of translations."),
     ]
     output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html")
     reference: Annotated[Path | None, file(help="Reference translations, for files of any system.")] = None
