@@ -51,7 +51,8 @@ from nmt.model.checkpoint import load_model, read_tensors, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.prepared import Sentences
-from nmt.training.trial import matrix_rate, operations
+from nmt.text.proposing.proposal import operations
+from nmt.training.trial import matrix_rate
 from nmt.training.update import Update, Updater
 
 TINY = {"dim": 32, "feed_forward": 64, "heads": 4, "encoder_layers": 2, "decoder_layers": 2}

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from nmt.config import Stop
-from nmt.config.model_sections import Schedule
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training.progress import Progress
@@ -91,7 +90,6 @@ def test_schedule_ends_with_the_last_epoch(texts: Path, tmp_path: Path) -> None:
 def test_first_limit_in_time_counts() -> None:
     assert Stop(minutes=90, hours=1).seconds == 3600
     assert Stop(minutes=30, hours=1).seconds == 1800
-    assert Schedule(name="wsd", decay=0.7).steady_share == pytest.approx(0.3)
     # 100 steps of 0.5 s and 2 validations of 5 s: 940 s remain
     done = Progress(step=100, seconds=60, validation_seconds=10, last_validation=5)
     last = done.last_step_within(1000, validate_every=50)

@@ -72,13 +72,18 @@ class Proposal:
 
     @property
     def operations(self) -> float:
-        """The floating-point operations of the training: 6 for each weight and token, 2 forward and 4 backward.
+        """The floating-point operations of the whole training."""
+        return operations(self.model, self.vocabulary, *self.trained_tokens)
 
-        The encoder's weights count with source tokens, the decoder's and the output's with target tokens. Attention
-        between tokens and fillers are not counted.
-        """
-        (encoder, decoder), (source, target) = self.model.layer_weights, self.trained_tokens
-        return 6 * (encoder * source + (decoder + self.vocabulary * self.model.dim) * target)
+
+def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
+    """Return the floating-point operations of training: 6 for each weight and token, 2 forward and 4 backward.
+
+    The encoder's weights count with source tokens, the decoder's and the output's with target tokens. Attention between
+    tokens and fillers are not counted.
+    """
+    encoder, decoder = model.layer_weights
+    return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
 
 
 def propose(
