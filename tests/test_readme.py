@@ -169,7 +169,7 @@ def test_outputs_on_the_pages_are_those_of_the_demo() -> None:
     from nmt.translation.translator import Translator
 
     translator = Translator.load(REPOSITORY / "runs" / "demo-en-it")
-    options = replace(translator.options(), glossary=Glossary({"rabbit": "coniglietto"}))
+    options = replace(translator.options(), glossary=Glossary({"book": "libretto"}))
     shown = re.findall(r"echo '(.*)' \| nmt translate.*\n```\n\nThe output is `(.*?)`", PAGES["docs/translating.md"])
     shown += re.findall(r"echo '(.*)' \| nmt translate .*\n(.*)\n```", PAGES["README.md"])
     assert len(shown) == 3
