@@ -28,7 +28,7 @@ from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out
 from nmt.text.proposing.proposal import Setting, TextProfile, propose
 from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
-from nmt.text.tokenizer import Tokenizers, initial_files
+from nmt.text.tokenizer import Tokenizers
 
 _LEAST_PAIRS = 100
 _WIDTH = 100  # of a comment
@@ -49,13 +49,7 @@ def init(request: InitRequest, console: Console) -> None:
     read or is too small; then no file is written.
     """
     _check_are_new(request)
-    files = {"train": request.text, "valid": request.valid, "test": request.test}
-    corpora = {part: _corpora(paths) for part, paths in files.items() if paths}
-    for part in ("valid", "test"):
-        if len(corpora.get(part, ())) > 1:
-            raise ConfigError(f"--{part}: found {len(corpora[part])} texts, expected one; join them in one file")
-        if part in corpora and getattr(request, f"{part}_size") is not None:
-            raise ConfigError(f"--{part}-size: this text is given with --{part}; leave one of the two out")
+    corpora = _given_texts(request)
     known = known_direction(request.languages, corpora["train"][0])
     languages = None if known is None else LanguagePair(known.source, known.target)
     corpora = {
@@ -88,10 +82,10 @@ def init(request: InitRequest, console: Console) -> None:
         **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
     }
     names = _names(request) + (f", columns {list(train[0].columns)}" if train[0].columns != (1, 2) else "")
-    if request.initial is None:
-        comments, more = _comments_and_settings(names, profile, request.minutes, console)
-    else:
+    if request.initial is not None:
         comments, more = _fine_tuning(request, request.initial, names, profile, languages)
+    else:
+        comments, more = _comments_and_settings(names, profile, request.minutes, console)
     if held_out:
         copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
         comments.insert(1, f"Pairs of it are held out: {copies}.")
@@ -128,6 +122,18 @@ def _check_languages(given: Sequence[CorpusFile], direction: Direction, console:
                 advice = f"give a text of {direction.source} and {direction.target}, in this order"
                 raise ConfigError(f"the text is not in its languages; {advice}:\n{wrong.evidence}")
             console.warn(f"the text is not in its languages:\n{wrong.evidence}")
+
+
+def _given_texts(request: InitRequest) -> dict[str, list[CorpusFile]]:
+    """Return the texts that are given for training, validation and test. Raises ConfigError."""
+    files = {"train": request.text, "valid": request.valid, "test": request.test}
+    corpora = {part: _corpora(paths) for part, paths in files.items() if paths}
+    for part in ("valid", "test"):
+        if len(corpora.get(part, ())) > 1:
+            raise ConfigError(f"--{part}: found {len(corpora[part])} texts, expected one; join them in one file")
+        if part in corpora and getattr(request, f"{part}_size") is not None:
+            raise ConfigError(f"--{part}-size: this text is given with --{part}; leave one of the two out")
+    return corpora
 
 
 def _corpora(files: Sequence[Path]) -> list[CorpusFile]:
@@ -241,13 +247,14 @@ def _fine_tuning(
     from nmt.model.checkpoint import read_configuration, resolve_model
 
     directory = resolve_model(initial)
-    of_model = Languages.model_validate(read_configuration(directory)["languages"])
+    configuration = read_configuration(directory)
+    of_model = Languages.model_validate(configuration["languages"])
     if languages.source != of_model.source or languages.target not in of_model.target:
         raise ConfigError(
             f"--from {initial}: it translates {of_model.names}, but the text is {languages.source} → "
             f"{languages.target}; state --languages if this is wrong, or leave --from out"
         )
-    tokenizers = Tokenizers.load(directory, {file.name for file in initial_files(directory)})
+    tokenizers = Tokenizers.load(directory, configuration["files"])
     sides = ["".join(pair.source for pair in profile.sample), "".join(pair.target for pair in profile.sample)]
     tokens, lacking = [], list[str]()
     for tokenizer, side, count in zip((tokenizers.source, tokenizers.target), sides, profile.characters, strict=True):

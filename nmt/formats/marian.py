@@ -26,6 +26,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Foreign:
     positions: Tensor | None = None  # (positions, D), where they are not our sinusoids
     languages: tuple[str | None, str | None] = (None, None)
 
-    @property
+    @cached_property
     def rows(self) -> tuple[list[int], list[int]]:
         """The row of their matrices of source and target for each of our ids."""
         source, target = self.ids
@@ -130,12 +131,16 @@ def _explained(path: Path) -> Iterator[None]:
         raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
 
 
-def _read(file: Path) -> bytes:
-    """Return the content of a file. Links are followed, as Hugging Face's cache has them, but to regular files only."""
+def _regular(file: Path) -> Path:
+    """Return a file. Links are followed, as Hugging Face's cache has them, but to regular files only."""
     status = os.stat(file)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
         raise ValueError(f"{file.name} is not a regular file of at most {_LARGEST >> 30} GiB")
-    return file.read_bytes()
+    return file
+
+
+def _read(file: Path) -> bytes:
+    return _regular(file).read_bytes()
 
 
 def _hugging_face(directory: Path) -> Foreign:
@@ -145,11 +150,9 @@ def _hugging_face(directory: Path) -> Foreign:
         if (directory / name).exists():
             settings |= parse_json(_read(directory / name))
     if (directory / "model.safetensors").exists():
-        _read(directory / "model.safetensors")
-        weights = load_file(directory / "model.safetensors")
+        weights = load_file(_regular(directory / "model.safetensors"))
     else:
-        _read(directory / "pytorch_model.bin")
-        weights = torch.load(directory / "pytorch_model.bin", map_location="cpu", weights_only=True)
+        weights = torch.load(_regular(directory / "pytorch_model.bin"), map_location="cpu", weights_only=True)
     ids = _checked_ids(parse_json(_read(directory / "vocab.json")), "vocab.json")
     has_two = (directory / "target_vocab.json").exists() and bool(settings.get("separate_vocabs"))
     target = _checked_ids(parse_json(_read(directory / "target_vocab.json")), "target_vocab.json") if has_two else ids
@@ -193,8 +196,7 @@ def _native(directory: Path) -> Foreign:
     if len(models) != 1 or not vocabularies:
         raise ValueError(f"expected one .npz and its vocabularies, found {len(models)} and {len(vocabularies)}")
     file = directory / Path(models[0]).name
-    _read(file)
-    arrays = dict(np.load(file, allow_pickle=False))
+    arrays = dict(np.load(_regular(file), allow_pickle=False))
     options = yaml.safe_load(bytes(arrays.pop("special:model.yml")).rstrip(b"\0"))
     paths = [directory / Path(name).name for name in (vocabularies * 2)[:2]]
     is_yaml = paths[0].suffix != ".spm"

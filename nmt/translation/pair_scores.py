@@ -5,6 +5,7 @@ Filtering of Noisy Parallel Corpora", with one direction). What is improbable de
 limit is the score that 5 % of shuffled pairs of the same text exceed.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -27,32 +28,36 @@ Texts = tuple[str, str]
 def judge_by(model: Path, recipe: Recipe) -> Judge:
     """Return a function that finds improbable pairs. Raises SettingError for a model that cannot judge the text."""
     key, languages = "data.filters.scored_by", recipe.languages
+    if len(languages.target) > 1:
+        raise SettingError(key, "a recipe with several target languages cannot be scored; prepare them one by one")
     set_threads(recipe.runtime.model_copy(update={"threads": 1}))  # processes of one thread each compute together
     machine = recipe.runtime.model_dump()
     translator = Translator.load(model, process_count=thread_count(recipe.runtime), **machine)
     if translator.languages.source != languages.source or languages.target[0] not in translator.languages.target:
         raise SettingError(key, f"{model} translates {translator.languages.names}, but the text is {languages.names}")
-    if len(languages.target) > 1:
-        raise SettingError(key, "a recipe with several target languages cannot be scored; prepare them one by one")
     options = translator.options(to=languages.target[0])
 
-    def scores(pairs: Sequence[Texts]) -> Iterator[float]:
-        fitting = [pair for pair in pairs if max(map(len, pair)) <= _LONGEST]
-        forced = iter(translator.force(fitting, options))
-        for pair in pairs:
-            log_probs = next(forced).token_log_probs if max(map(len, pair)) <= _LONGEST else [0.0]
-            yield sum(log_probs) / len(log_probs)
+    def scores(pairs: Sequence[Texts]) -> list[float]:
+        return [float(np.mean(forced.token_log_probs)) for forced in translator.force(pairs, options)]
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
+        sample = list(filter(_is_short, sample))
+        if not sample:
+            raise SettingError(key, f"every pair has a side of more than {_LONGEST:,} characters; remove the key")
         targets = [target for _, target in sample]
         shuffled = [(source, other) for (source, _), other in zip(sample, targets[1:] + targets[:1], strict=True)]
-        limit = float(np.quantile(list(scores(shuffled)), 1 - _SHUFFLED_ABOVE))
-        share = float(np.mean(np.array(list(scores(sample))) <= limit))
+        limit = float(np.quantile(scores(shuffled), 1 - _SHUFFLED_ABOVE))
+        share = float(np.mean(np.array(scores(sample)) <= limit))
         if share > _MOST_REMOVED:
             problem = f"{model} finds {share:.0%} of the pairs as improbable as shuffled ones"
             raise SettingError(key, f"{problem}, so it was trained on other text; name a better model")
         while batch := list(islice(pairs, LINE_BATCH_SIZE)):
-            for score in scores(batch):
+            found = iter(scores(list(filter(_is_short, batch))))
+            for score in (next(found) if _is_short(pair) else math.inf for pair in batch):
                 yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"
 
     return judge
+
+
+def _is_short(pair: Texts) -> bool:
+    return max(map(len, pair)) <= _LONGEST

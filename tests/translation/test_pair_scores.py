@@ -36,12 +36,16 @@ class Knowing(Translator):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A text with wrong pairs, and a recipe that names a model which knows them."""
     targets = [f"{n} persone erano nella casa" for n in range(300)]
+    targets[5] += " molto" * 400  # too long to be scored: it is kept, and no limit
     for n in WRONG:
         targets[n] = f"{n + 1000} navi erano nel porto"
     write_tsv(tmp_path / "train.tsv", [(f"{n} people were in the house", target) for n, target in enumerate(targets)])
     write_recipe(
         tmp_path,
-        data={"train": [{"file": "train.tsv"}], "filters": {"scored_by": "model"}},
+        data={
+            "train": [{"file": "train.tsv"}],
+            "filters": {"scored_by": "model", "keep": ["length"], "max_tokens": 3000},
+        },
         tokenizer={"vocab_size": 310},
     )
     monkeypatch.setattr(Translator, "load", lambda *_, **__: Knowing(tiny_loaded_model()))
