@@ -83,7 +83,7 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
 def given_recipe(*files: Path | None) -> Path:
     """Return the one recipe that is given, as an argument or an option. Raises ConfigError."""
     if len(given := list(filter(None, files))) != 1:
-        raise ConfigError(f"expected one recipe, found {len(given)}: nmt train --config RECIPE")
+        raise ConfigError(f"expected one recipe, found {len(given)}; give its file, as in --config RECIPE")
     return given[0]
 
 

@@ -333,7 +333,7 @@ def test_out_of_memory_is_a_user_error(recipe: Path, monkeypatch: pytest.MonkeyP
 def test_text_as_an_argument_and_two_recipes_are_errors_with_advice(tmp_path: Path) -> None:
     for arguments, advice in (
         (("translate", "Good", "morning."), "echo 'Good morning.' | nmt translate"),
-        (("train",), "expected one recipe, found 0: nmt train --config RECIPE"),
+        (("train",), "expected one recipe, found 0; give its file, as in --config RECIPE"),
         (("prepare", tmp_path / "a.yaml", "--config", tmp_path / "b.yaml"), "expected one recipe, found 2"),
     ):
         result = run_command(*arguments)

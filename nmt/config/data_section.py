@@ -137,7 +137,8 @@ class Filters(Section):
     py3langid, some 50 µs each."""
     scored_by: Annotated[File | None, Field(examples=["../runs/base"])] = None
     """Model or run by which pairs are removed (rule improbable) whose target is as improbable as that of another
-    sentence: more than all but 5 % of shuffled pairs. It is not needed in training; null for no such rule."""
+    sentence: pairs that are not above the best 5 % of shuffled ones. It is not needed in training. After a change of a
+    model under the same name, prepare with --force. null for no such rule."""
     keep: Annotated[tuple[RuleName, ...], Field(strict=False)] = ()
     """Rules that are not applied, as in [copy, duplicate]: the pairs that they would exclude are kept. docs/data.md
     describes each rule. [language] also permits text that is certainly not in the languages of the recipe, which is an
