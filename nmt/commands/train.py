@@ -202,7 +202,7 @@ def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory
         ]
         tags = len(before)
     budget = SearchOptions.from_settings(loaded.decode).batch_tokens
-    model = loaded.model.for_inference(kernels_for(loaded.model.device), prepared=False)
+    model = loaded.model.for_inference(kernels_for(loaded.model.device))
     return best_heads(BatchRunner([model]), encoded, budget, tags)
 
 

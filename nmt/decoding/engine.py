@@ -18,7 +18,6 @@ from nmt.kernels import kernels_for, precision_for
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
-_MIN_SENTENCES_TO_PREPARE = 5  # fewer are translated faster than weights are laid out
 _MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
 
 
@@ -33,10 +32,7 @@ class TorchEngine:
         device = models[0].device
         self.kernels = kernels_for(device, precision_for(runtime, device, models[0].settings.dim))
         self.description = self.kernels.description
-        self._models, self._processes, self._sentences = models, processes, 0
-        # converted weights pay for one sentence already, and worker processes cannot compute on a GPU
-        self._is_prepared = self.kernels.precision != "fp32" or not self.kernels.uses_cores
-        self.runner = self._runner()
+        self.runner = BatchRunner([model.for_inference(self.kernels) for model in models], processes)
         if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a C++ compiler, and model.dim and "
@@ -51,16 +47,7 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
-        self._sentences += len(sentences)
-        if self._sentences >= _MIN_SENTENCES_TO_PREPARE and not self._is_prepared:
-            self._is_prepared = True
-            self.runner = self._runner()
         return search_all(self.runner, sentences, options, prefixes)
-
-    def _runner(self) -> BatchRunner:
-        return BatchRunner(
-            [model.for_inference(self.kernels, self._is_prepared) for model in self._models], self._processes
-        )
 
 
 class SearchRequest(NamedTuple):

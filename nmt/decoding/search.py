@@ -31,7 +31,7 @@ from nmt.decoding.beam import (
 )
 from nmt.decoding.models import Models
 from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
-from nmt.kernels.reference import Places, largest
+from nmt.kernels.reference import Places, Searching, largest
 from nmt.model.cache import DecoderCache
 from nmt.text.tokenizer import EOS
 
@@ -110,7 +110,8 @@ class Search:
         ancestors = self.beams.history[:, :, 1]
         self._places = Places(all_rows, self.beams.lengths, ancestors, options.width, positions)
         self._caches: list[DecoderCache] = []
-        self._penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=device)
+        penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=device)
+        self._searching = Searching(penalties, math.inf if options.exact else MARGIN, GROWTH)
         # (B, P) the tokens that a hypothesis must begin with, -1 where there are none
         self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
@@ -156,21 +157,21 @@ class Search:
         """Extend all hypotheses by one token."""
         beams, options = self.beams, self.options
         log_probs, tokens = self._next_tokens(self._logits())  # (N, C)
+        extends_each = self._is_greedy or options.sampling is not None
+        searching = None if extends_each else self._searching
+        if self._observer is None and self.kernels.advance(beams, self._places.rows, log_probs, tokens, searching):
+            return
         shape = self.slots, options.width, tokens.size(1)
         if len(self._places.rows) < self.slots * options.width:
             grid = log_probs.new_full((self.slots * options.width, tokens.size(1)), -torch.inf)
             log_probs = grid.index_copy(0, self._places.rows, log_probs)
             tokens = tokens.new_full(grid.shape, EOS).index_copy_(0, self._places.rows, tokens)
         log_probs, tokens = log_probs.view(shape), tokens.view(shape)
-        if self._is_greedy or options.sampling is not None:
+        if extends_each:
             beams.assign(extend_each(beams, log_probs.squeeze(2), tokens.squeeze(2)))
             return
-        if self.kernels.advance is not None and self._observer is None:
-            margin = None if options.exact else MARGIN
-            self.kernels.advance(beams, log_probs, tokens, self._penalties, margin, GROWTH)
-            return
         candidates = best_candidates(beams, log_probs, tokens)
-        after = advance(beams, candidates, self._penalties, options)
+        after = advance(beams, candidates, self._searching.penalties, options)
         if self._observer is not None:
             self._observer(beams, candidates, after)
         beams.assign(after)
@@ -182,12 +183,12 @@ class Search:
 
     def _logits(self) -> Tensor:
         """Return the logits (N, V) of the tokens that follow the newest ones; of an ensemble, log(Σₘ pₘ / M)."""
-        newest, options = self.beams.tokens.flatten()[self._places.rows], self.options
+        options = self.options
         # another rule may forbid the largest logit, and the others are not precise
         screened = self._is_greedy and not options.log_probs and not self._has_rules and len(self.models) == 1
         mean: Tensor | None = None
         for model, cache in zip(self.models, self._caches, strict=True):
-            logits = model.logits(model.decode_step(newest, cache), screened)
+            logits = model.logits(model.decode_step(self.beams.tokens, cache), screened)
             if len(self.models) > 1:
                 logits = logits.float().log_softmax(-1)
             mean = logits if mean is None else torch.logaddexp(mean, logits, out=mean)

@@ -4,28 +4,20 @@
 // For each sentence and head, queries, keys and values are copied to fp32 scratch in which rows and columns are padded
 // with zeros to multiples of 16. Keys (in the backward pass values too) are also transposed, so that all products have
 // the form of `product` below: numbers of one matrix times vectors of the other, without sums within a vector.
-#include <immintrin.h>
+#include "kernels.h"
 
-#include <algorithm>
-#include <cmath>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 #define UNROLL _Pragma("GCC unroll 16")
-typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
-constexpr long LANES = 16;
 constexpr long QUERIES = 64;  // of a sentence that are computed together
 
 static long padded(long count) { return (count + LANES - 1) / LANES * LANES; }
-static __mmask16 lanes(long left) { return left >= LANES ? -1 : left <= 0 ? 0 : (1 << left) - 1; }
 
 static __m512 load(const float* from, __mmask16 mask) { return _mm512_maskz_loadu_ps(mask, from); }
 static void store(float* to, __mmask16 mask, __m512 x) { _mm512_mask_storeu_ps(to, mask, x); }
 
-struct Bfloat16 {
-    unsigned short bits;  // the upper half of a float
-};
 static __m512 load(const Bfloat16* from, __mmask16 mask) {
     return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
 }
@@ -138,23 +130,14 @@ static __m512 exp(__m512 x) {
     return _mm512_scalef_ps((y * r + 5.0000001201e-1f) * r * r + r + 1, n);
 }
 
-struct Arguments {
-    void *queries, *keys, *values, *output;                      // output: in the backward pass its gradient
-    void *query_gradient, *key_gradient, *value_gradient;        // in the forward pass unused
-    float *logsumexp, *scratch;                                  // (rows, heads); of each thread
-    const long *query_offsets, *key_offsets;
-    long query_stride, key_stride, output_stride, query_gradient_stride, key_gradient_stride;
-    long sentences, heads, width, longest, threads, causal;
-};
-
 // One head of one sentence, and its scratch.
 template <class Number>
 struct Head {
-    const Arguments& a;
+    const RowsAttention& a;
     long head, first_query, first_key, queries, keys, width, columns;
     Matrix k, k_transposed, v, v_transposed, q, g, weights, to_weights, to_k, to_v;
 
-    Head(const Arguments& a, long sentence, long head, float* scratch) : a(a), head(head), width(padded(a.width)) {
+    Head(const RowsAttention& a, long sentence, long head, float* scratch) : a(a), head(head), width(padded(a.width)) {
         first_query = a.query_offsets[sentence], queries = a.query_offsets[sentence + 1] - first_query;
         first_key = a.key_offsets[sentence], keys = a.key_offsets[sentence + 1] - first_key;
         columns = padded(keys);
@@ -241,7 +224,7 @@ static long scratch_of(long width, long longest) {
 }
 
 template <class Number>
-static void each_head(const Arguments& a, bool is_backward) {
+static void each_head(const RowsAttention& a, bool is_backward) {
     const long items = a.sentences * a.heads, size = scratch_of(a.width, a.longest);
 #pragma omp parallel num_threads(a.threads) if (a.threads > 1)
     {
@@ -259,6 +242,6 @@ static void each_head(const Arguments& a, bool is_backward) {
 
 extern "C" {
 long attention_scratch(long width, long longest) { return scratch_of(width, longest); }
-void attend_rows_fp32(const Arguments& rows, bool is_backward) { each_head<float>(rows, is_backward); }
-void attend_rows_bf16(const Arguments& rows, bool is_backward) { each_head<Bfloat16>(rows, is_backward); }
+void attend_rows_fp32(const RowsAttention& rows, bool is_backward) { each_head<float>(rows, is_backward); }
+void attend_rows_bf16(const RowsAttention& rows, bool is_backward) { each_head<Bfloat16>(rows, is_backward); }
 }

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmt.batching.batch import Rows
 from nmt.kernels import native
-from nmt.kernels.reference import Kernels, Places, Precision, Product, Stream
+from nmt.kernels.reference import DecoderStep, Encoder, Kernels, LayerWeights, Precision, Product, Searching, Stream
 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
@@ -118,16 +118,30 @@ class CpuKernels(Kernels):
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
         return attended
 
-    def attend_step(
-        self, queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None = None
-    ) -> Tensor:
-        """Attend row by row, with `native.attend`, for which products without a kernel of their own are widened."""
-        if not self.has_native or queries.dtype == torch.float64:
-            return super().attend_step(queries, cells, places, heads, newest)
-        if queries.dtype == torch.bfloat16 and newest is not None:  # views with the same strides
-            widened = torch.cat([queries, newest], 1).float()
-            queries, newest = torch.split(widened, [queries.size(1), newest.size(1)], 1)
-        return native.attend(queries.float(), cells, places, heads, newest)
+    def best_tokens(
+        self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Choose with `native.best_tokens`."""
+        if not self.has_native or logits.dtype != torch.float32:
+            return super().best_tokens(logits, must_end, count, normalized)
+        return native.best_tokens(logits, must_end, count, normalized)
+
+    def advance(self, beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> bool:
+        """Compute with `native.advance`."""
+        if self.has_native and log_probs.dtype == torch.float32:
+            native.advance(beams, rows, log_probs, tokens, searching)
+            return True
+        return False
+
+    def encoder(self, weights: LayerWeights) -> Encoder | None:
+        """Compute with `native.Layers`."""
+        layers = native.layers(weights) if self.has_native else None
+        return None if layers is None else layers.encode
+
+    def decoder_step(self, weights: LayerWeights) -> DecoderStep | None:
+        """Compute with `native.Layers`."""
+        layers = native.layers(weights) if self.has_native else None
+        return None if layers is None else layers.step
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return a multiple of 64, if there are so many."""

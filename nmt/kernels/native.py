@@ -1,8 +1,8 @@
 """Kernels for CPUs in C++, compiled once on each machine: that takes some seconds at the first use.
 
-products.cpp has products with constant weights and attention_step.cpp attention of one query a hypothesis, both for
-inference; attention_rows.cpp has attention of all rows of a batch, forward and backward. They are for Linux on
-processors with AVX-512. Where `library` returns None, callers compute the same with torch.
+products.cpp has products with constant weights, layers.cpp the layers of a search and search_step.cpp its steps, all
+for inference; attention_rows.cpp has attention of all rows of a batch, forward and backward. They are for
+Linux on processors with AVX-512. Where `library` returns None, callers compute the same with torch.
 
 N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses of each, P positions, D width, H heads.
 """
@@ -16,28 +16,31 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from nmt.kernels.reference import Places, Product
+from nmt.batching.batch import Rows
+from nmt.kernels.reference import Cells, LayerWeights, Places, Searching, rotary_angles
 
 # sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", "-march=native", "-mprefer-vector-width=512"]
 _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
-_SOURCES = [Path(__file__).with_name(name) for name in ("products.cpp", "attention_step.cpp", "attention_rows.cpp")]
-_LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
-_MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, ctypes.c_bool)
-_ATTEND = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _LONG)
+_SOURCES = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".cpp", ".h"))
+_LONG, _POINTER, _BOOL, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_bool, ctypes.c_float
+_MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _BOOL)
+_DECODE = ctypes.CFUNCTYPE(None, *[_POINTER] * 7, _LONG, _FLOAT)
 _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
+_ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 _ROWS, _AMX_ROWS = (6, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
+_TILES = "multiply_tiles_bf16"
 _ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 _HOUR = 3600
 
@@ -118,7 +121,14 @@ def _compile(compiler: str, folder: Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix="compiling-", dir=folder) as beside:
         made = Path(beside, "kernels.so")
         for openmp in (["-fopenmp"], []):
-            command = [compiler, *map(str, _SOURCES), *_OPTIONS, *openmp, "-o", str(made)]
+            command = [
+                compiler,
+                *(str(path) for path in _SOURCES if path.suffix == ".cpp"),
+                *_OPTIONS,
+                *openmp,
+                "-o",
+                str(made),
+            ]
             result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
             if result.returncode == 0:
                 break
@@ -146,37 +156,52 @@ def _has_amx() -> bool:
     return getattr(torch.cpu, "_is_amx_tile_supported", bool)() and getattr(torch.cpu, "_init_amx", bool)()
 
 
-def product(weight: Tensor, bias: Tensor | None, precision: str) -> Product | None:
-    """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it.
+class ConstantProduct:
+    """The linear map x W^T + b of fp32 x (..., I), with `relu` followed by ReLU, for a constant W (O, I) and b (O)."""
 
-    It maps fp32 x (..., I) to x W^T + b (..., O), with `relu` to max(0, x W^T + b).
-    """
-    loaded, name, (outputs, inputs) = library(), f"multiply_{precision}", weight.shape
-    with_amx = precision == "bf16" and inputs % (2 * _LANES) == 0 and _has_amx()
-    (tile_rows, block_rows), name = (_AMX_ROWS, "multiply_tiles_bf16") if with_amx else (_ROWS, name)
-    if loaded is None or not hasattr(loaded, name) or outputs % _TILE or inputs % _LANES:
-        return None
-    multiply, depth = _MULTIPLY.in_dll(loaded, name), _DEPTHS[precision]
-    weight, bias = weight.float(), torch.zeros(outputs) if bias is None else bias.float().contiguous()
-    numbers, scales, start = weight, torch.ones(outputs), torch.zeros(outputs, dtype=torch.int32)
-    if precision == "bf16":
-        numbers = weight.bfloat16()
-    elif precision == "int8":
-        numbers, scales = quantized(weight)
-        start = numbers.sum(1, dtype=torch.int32) * -_ZERO_POINT
-    tiles = numbers.view(outputs // _TILE, _TILE, inputs // depth, depth).transpose(1, 2).contiguous()
-    tensors = tiles, scales, bias, start
-    arguments = (_LONG * 6)(*(tensor.data_ptr() for tensor in tensors), inputs, outputs)
+    def __init__(self, weight: Tensor, bias: Tensor | None, precision: str, function: str) -> None:
+        loaded = library()
+        assert loaded is not None
+        outputs, inputs = weight.shape
+        depth, self.outputs = _DEPTHS[precision], outputs
+        weight, bias = weight.float(), torch.zeros(outputs) if bias is None else bias.float().contiguous()
+        numbers, scales, start = weight, torch.ones(outputs), torch.zeros(outputs, dtype=torch.int32)
+        if precision == "bf16":
+            numbers = weight.bfloat16()
+        elif precision == "int8":
+            numbers, scales = quantized(weight)
+            start = numbers.sum(1, dtype=torch.int32) * -_ZERO_POINT
+        tiles = numbers.view(outputs // _TILE, _TILE, inputs // depth, depth).transpose(1, 2).contiguous()
+        self._tensors = tiles, scales, bias, start
+        self._multiply = _MULTIPLY.in_dll(loaded, function)
+        address = ctypes.cast(self._multiply, _POINTER).value or 0
+        self._struct = (_LONG * 7)(*(tensor.data_ptr() for tensor in self._tensors), inputs, outputs, address)
+        self.address = ctypes.addressof(self._struct)
+        self._rows = _AMX_ROWS if function == _TILES else _ROWS
+        self._converted = inputs // depth
 
-    def multiplied(x: Tensor, relu: bool = False) -> Tensor:
+    def scratch(self, rows: int) -> int:
+        """Return how many numbers in 32 bits the converted inputs of so many rows take."""
+        tile_rows, block_rows = self._rows
+        return min(block_rows, -(-rows // tile_rows) * tile_rows) * self._converted
+
+    def __call__(self, x: Tensor, relu: bool = False) -> Tensor:
         x = x.float().contiguous()
-        out = tensors[1].new_empty(*x.shape[:-1], outputs)
-        rows = out.numel() // outputs
-        converted = x.new_empty(min(block_rows, -(-rows // tile_rows) * tile_rows), inputs // depth)
-        multiply(arguments, converted.data_ptr(), out.data_ptr(), x.data_ptr(), rows, relu)
+        out = self._tensors[1].new_empty(*x.shape[:-1], self.outputs)
+        rows = out.numel() // self.outputs
+        scratch = x.new_empty(self.scratch(rows))
+        self._multiply(self.address, scratch.data_ptr(), out.data_ptr(), x.data_ptr(), rows, relu)
         return out
 
-    return multiplied
+
+def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProduct | None:
+    """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it."""
+    loaded, (outputs, inputs) = library(), weight.shape
+    with_amx = precision == "bf16" and inputs % (2 * _LANES) == 0 and _has_amx()
+    function = _TILES if with_amx else f"multiply_{precision}"
+    if loaded is None or not hasattr(loaded, function) or outputs % _TILE or inputs % _LANES:
+        return None
+    return ConstantProduct(weight, bias, precision, function)
 
 
 def screened_product(
@@ -218,39 +243,152 @@ def add_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, T
     return z, normalized
 
 
-# attention
+# steps of a search
 
 
-def attend(queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None = None) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d)) V (N, D) of queries (N, D), see `Kernels.attend_step`.
+class _Embedding(ctypes.Structure):
+    _fields_ = (("tokens", _POINTER), ("positions", _POINTER), ("last", _LONG), ("scale", _FLOAT))
 
-    Cells (P, B, K or 1, 2D) are fp32 or bf16. The newest keys and values (N, 2D), in fp32 and of the strides of the
-    queries, are first written to their cells.
-    """
-    rows, lengths, ancestors, loaded = places.rows, places.lengths, places.ancestors, library()
-    assert loaded is not None
-    dim = queries.size(1)
-    assert (queries.dtype, queries.stride(1), cells.stride(3), cells.size(3)) == (torch.float32, 1, 1, 2 * dim)
-    assert (rows.dtype, rows.is_contiguous(), lengths.dtype, lengths.is_contiguous()) == (torch.int64, True) * 2
-    assert cells.dtype in (torch.float32, torch.bfloat16)
-    assert (len(rows), len(lengths)) == (len(queries), cells.size(1))
-    assert cells.size(2) == (1 if ancestors is None else places.beam)
+
+class Layers:
+    """The layers of an encoder or a decoder, see `Kernels.encoder` and `Kernels.decoder_step`."""
+
+    def __init__(self, weights: LayerWeights) -> None:
+        loaded, settings = library(), weights.settings
+        assert loaded is not None
+        self._weights, self._epsilon, self._encode = weights, settings.norm_epsilon, loaded.encode
+        names = {torch.float32: "decode_fp32", torch.bfloat16: "decode_bf16"}
+        self._decode = {dtype: _DECODE.in_dll(loaded, name) for dtype, name in names.items()}
+        products = [product for layer in weights.products for product in layer if product is not None]
+        addresses = [
+            [0 if product is None else product.address for product in products]
+            + [pointer for norm in norms for pointer in _pointers(norm)]
+            for products, norms in zip(weights.products, weights.norms, strict=True)
+        ]
+        self._layers = (_LONG * (12 * len(addresses)))(*(address for layer in addresses for address in layer))
+        self._dim, self._heads, self._is_rotary = settings.dim, settings.heads, settings.positions == "rotary"
+        # the outputs of the widest product, and the inputs of the one that converts most of a row
+        self._wide = max(product.outputs for product in products)
+        self._scratch_of_products = max(products, key=lambda product: product.scratch(1)).scratch
+        self._scratch_of_attention = _SCRATCH(("attention_scratch", loaded))
+        activation, is_pre = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
+        self._sizes = len(addresses), self._dim, self._heads, settings.feed_forward, activation, is_pre
+
+    def encode(self, x: Tensor, rows: Rows) -> Tensor:
+        """Return memory (M, D) for the embeddings of source rows."""
+        width = self._dim // self._heads
+        offsets, sizes = rows.offsets, (len(rows.lengths), self._heads, width, rows.longest, 1, False)
+        assert (offsets.dtype.name, offsets.flags.c_contiguous, offsets[-1]) == ("int64", True, len(x))
+        attention = (_LONG * 22)(*[0] * 9, offsets.ctypes.data, offsets.ctypes.data, *[0] * 5, *sizes)
+        x = x.to(torch.float32, copy=True)
+        scratch = self._scratch(x, self._scratch_of_attention(width, rows.longest))
+        self._encode(self._struct(rows.longest), attention, *_addresses(x, scratch), _FLOAT(self._epsilon))
+        return x
+
+    def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
+        """Return hidden states (N, D), for the newest tokens in all places (B, K)."""
+        (targets, places), (sources, source_places), embedding = target, source, self._weights.embedding
+        assert embedding is not None
+        assert (tokens.dtype, tokens.is_contiguous()) == (torch.int64, True)
+        rows, longest = len(places.rows), max(len(targets[0]), len(sources[0]))
+        table, scale = embedding.positions(longest), embedding.scale
+        last, table_address = (0, 0) if table is None else (len(table) - 1, table.data_ptr())
+        embedded = _Embedding(embedding.tokens.data_ptr(), table_address, last, scale)
+        both = *_checked_places(targets, places, rows), *_checked_places(sources, source_places, rows)
+        cells = [tensor.data_ptr() for pair in zip(targets, sources, strict=True) for tensor in pair]
+        x = embedding.tokens.new_empty(rows, self._dim)
+        scratch = self._scratch(x, (2 + self._heads) * longest)
+        inputs = ctypes.addressof(embedded), tokens.data_ptr(), (_LONG * len(both))(*both), (_LONG * len(cells))(*cells)
+        decode = self._decode[targets[0].dtype]
+        decode(self._struct(longest), *inputs, x.data_ptr(), scratch.data_ptr(), rows, self._epsilon)
+        return x
+
+    def _scratch(self, x: Tensor, of_attention: int) -> Tensor:
+        rows = len(x)
+        return x.new_empty(rows * (3 * self._dim + self._wide) + max(of_attention, self._scratch_of_products(rows)))
+
+    def _struct(self, longest: int) -> Any:
+        """Return the arguments that are the same in each call, for positions below `longest`."""
+        rotations = _rotations(1 << longest.bit_length(), self._dim // self._heads) if self._is_rotary else None
+        address = 0 if rotations is None else rotations.data_ptr()
+        return (_LONG * 10)(ctypes.addressof(self._layers), *_pointers(self._weights.last_norm), address, *self._sizes)
+
+
+def layers(weights: LayerWeights) -> Layers | None:
+    """Return the layers of an encoder or a decoder, or None if there is no kernel for a product or a score."""
+    settings, products = weights.settings, [product for layer in weights.products for product in layer]
+    scores = settings.attention_score == "scaled_dot" and settings.positions != "relative"
+    all_constant = all(product is None or isinstance(product, ConstantProduct) for product in products)
+    return Layers(weights) if scores and all_constant else None
+
+
+def _pointers(norm: nn.LayerNorm | None) -> tuple[int, int]:
+    if norm is None:
+        return 0, 0
+    assert norm.weight.dtype == norm.bias.dtype == torch.float32
+    return norm.weight.data_ptr(), norm.bias.data_ptr()
+
+
+@functools.cache
+def _rotations(positions: int, width: int) -> Tensor:
+    """Return the cosines and the sines of the angles of each position, (P, d)."""
+    angles = rotary_angles(torch.arange(positions), width, torch.empty(0))
+    return torch.cat([angles.cos(), angles.sin()], dim=1)
+
+
+def _checked_places(cells: Sequence[Tensor], places: Places, rows: int) -> list[int]:
+    """Return what the kernel reads of places, for cells that they belong to."""
+    first, lengths, ancestors = cells[0], places.lengths, places.ancestors
+    positions, sentences, beam, _ = first.shape
+    assert all((of.dtype, of.shape, of.stride()) == (first.dtype, first.shape, first.stride()) for of in cells)
+    assert first.stride(3) == 1
+    assert (beam, sentences, rows) == (1 if ancestors is None else places.beam, len(lengths), len(places.rows))
+    assert (places.rows.dtype, places.rows.stride(), lengths.dtype, lengths.stride()) == (torch.int64, (1,)) * 2
+    pointers = [places.rows.data_ptr(), lengths.data_ptr(), 0 if ancestors is None else ancestors.data_ptr()]
     if ancestors is not None:
-        assert (ancestors.dtype, ancestors.stride(2)) == (torch.int32, 1)
-        assert ancestors.shape == (cells.size(1), places.beam, len(cells))
-        assert ancestors.stride(0) == places.beam * ancestors.stride(1)
-    assert newest is None or (newest.dtype == torch.float32 and newest.stride() == queries.stride())
-    scratch = queries.new_empty((2 + heads) * len(cells))  # offsets of cells, in 64 bits, and weights
-    tensors = (cells, rows, lengths, ancestors, scratch)
-    pointers = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-    of_ancestors = 0 if ancestors is None else ancestors.stride(1)
-    sizes = places.beam, len(cells), heads, dim // heads
-    arguments = (_LONG * 13)(*pointers, *cells.stride()[:3], of_ancestors, *sizes)
-    out = queries.new_empty(len(queries), dim)
-    added = None if newest is None else newest.data_ptr()
-    attend = _ATTEND(("attend_bf16" if cells.dtype == torch.bfloat16 else "attend_fp32", loaded))
-    attend(arguments, out.data_ptr(), queries.data_ptr(), added, queries.stride(0), len(queries))
-    return out
+        assert (ancestors.dtype, ancestors.shape) == (torch.int32, (sentences, beam, positions))
+        assert (ancestors.stride(2), ancestors.stride(0)) == (1, beam * ancestors.stride(1))
+    return [*pointers, *first.stride()[:3], 0 if ancestors is None else ancestors.stride(1), places.beam, positions]
+
+
+def best_tokens(logits: Tensor, must_end: Tensor, count: int, normalized: bool) -> tuple[Tensor, Tensor]:
+    """Return the C best next tokens of each row of fp32 logits (N, V), see `Kernels.best_tokens`."""
+    loaded, (rows, vocabulary) = library(), logits.shape
+    assert loaded is not None
+    assert (logits.dtype, logits.stride(1), must_end.dtype, must_end.shape) == (torch.float32, 1, torch.bool, (rows,))
+    best, tokens = logits.new_empty(rows, count), logits.new_empty(rows, count, dtype=torch.int64)
+    pointers = _addresses(logits, must_end.contiguous(), best, tokens)
+    loaded.best_tokens(*pointers, *map(_LONG, (rows, vocabulary, logits.stride(0), count)), _BOOL(normalized))
+    return best, tokens
+
+
+def advance(beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> None:
+    """Change a state as `nmt.decoding.beam.advance` does, or without `searching` as `extend_each`.
+
+    Rows (N) have the log-probabilities and the best tokens (N, C). Finished hypotheses are in any order, and only the
+    tokens that they have are copied.
+    """
+    loaded, (count, width) = library(), tokens.shape
+    assert loaded is not None
+    state = (
+        beams.log_probs, beams.tokens, beams.lengths, beams.limits, beams.history, beams.finished,
+        beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
+    )  # fmt: skip
+    assert all(tensor.is_contiguous() for tensor in (*state, rows, log_probs, tokens))
+    assert (rows.dtype, log_probs.dtype, tokens.dtype) == (torch.int64, torch.float32, torch.int64)
+    sizes = *beams.log_probs.shape, beams.finished.size(1), beams.history.size(3)
+    struct = (_LONG * 13)(*(tensor.data_ptr() for tensor in state), *sizes)
+    pointers = _addresses(rows, log_probs, tokens)
+    if searching is None:
+        assert width == 1
+        loaded.extend_each(struct, *pointers, _LONG(count))
+        return
+    penalties, margin, growth = searching
+    loaded.advance(struct, *pointers, *_addresses(penalties), _LONG(count), _LONG(width), _FLOAT(margin), _LONG(growth))
+
+
+def _addresses(*tensors: Tensor) -> list[ctypes.c_void_p]:
+    return [_POINTER(tensor.data_ptr()) for tensor in tensors]
 
 
 Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and their number

@@ -1,13 +1,8 @@
 // Products with constant weights on CPUs with AVX-512. native.py compiles this file and describes the arguments.
-#include <immintrin.h>
+#include "kernels.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-
-typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));
-constexpr long LANES = 16, ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
+constexpr long ROWS = 6, VECTORS = 4;  // a tile of a product, 6 rows times 64 outputs: 24 registers
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
 constexpr long TILE_BLOCK = 128;                   // the same, with AMX
 constexpr float CLOSE = 2;                         // to the largest logit, of those that are refined
@@ -56,12 +51,6 @@ struct INT8 {
 };
 #endif
 
-struct Product {
-    const Ints* weights;
-    const float *scales, *bias, *start;  // of each output; what its sum starts with
-    long inputs, outputs;
-};
-
 // What follows the sums of 16 outputs of a row: they are stored `at` that place, and begin at this column.
 static void finish(const Product& p, Floats y, long column, long at, float* out, bool relu) {
     y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
@@ -85,7 +74,7 @@ static void multiply(const Product& p, void* scratch, float* out, const float* x
                     UNROLL for (long v = 0; v < VECTORS; v++)
                         sums[r][v] = *(typename P::Sums*)(p.start + o + v * LANES);
                 const float* of_rows = (const float*)&converted[row * p.inputs];
-                const Ints* weights = p.weights + o / LANES * depth;
+                const Ints* weights = (const Ints*)p.weights + o / LANES * depth;
                 for (long i = 0; i < depth; i++)
                     UNROLL for (long r = 0; r < ROWS; r++)
                         UNROLL for (long v = 0; v < VECTORS; v++)
@@ -119,7 +108,7 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
         for (long o = 0; o < p.outputs; o += pair)
             for (long row = 0; row < count; row += pair) {
                 const short* of_rows = converted + row * p.inputs;
-                const Ints* weights = p.weights + o / (VECTORS * LANES) * VECTORS * depth + o / LANES % VECTORS;
+                const Ints* weights = (const Ints*)p.weights + o / (VECTORS * LANES) * VECTORS * depth + o / LANES % VECTORS;
                 const bool both = row + LANES < count;
                 _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
                 for (long i = 0; i < depth; i += LANES) {
@@ -144,21 +133,21 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
 #endif
 
 extern "C" {
-typedef void Multiply(const Product&, void*, float*, const float*, long, bool);
-Multiply* multiply_fp32 = multiply<FP32>;
+decltype(Product::multiply) multiply_fp32 = multiply<FP32>;
 #ifdef __AVX512BF16__
-Multiply* multiply_bf16 = multiply<BF16>;
+decltype(Product::multiply) multiply_bf16 = multiply<BF16>;
 #endif
 #ifdef __AMX_BF16__
-Multiply* multiply_tiles_bf16 = multiply_tiles;
+decltype(Product::multiply) multiply_tiles_bf16 = multiply_tiles;
 #endif
 #ifdef __AVX512VNNI__
-Multiply* multiply_int8 = multiply<INT8>;
+decltype(Product::multiply) multiply_int8 = multiply<INT8>;
 #endif
 
-// Write z = x + y (without y, z is x and not written) and its layer norm.
-void add_norm(float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width,
-              float epsilon) {
+void add_norm(
+    float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width,
+    float epsilon
+) {
     for (; rows > 0; rows--, z += width, out += width, x += width, y += y ? width : 0) {
         float sum = 0, squares = 0;
         for (long i = 0; i < width; i++) sum += out[i] = y ? x[i] + y[i] : x[i];
@@ -174,12 +163,11 @@ void add_norm(float* z, float* out, const float* x, const float* y, const float*
 void refine(float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride) {
     for (; rows > 0; rows--, logits += stride, x += inputs) {
         __m512 largest = _mm512_set1_ps(-INFINITY);
-        const auto lanes = [&](long o) { return (__mmask16)(o + LANES <= outputs ? -1 : (1 << (outputs - o)) - 1); };
         for (long o = 0; o < outputs; o += LANES)
-            largest = _mm512_mask_max_ps(largest, lanes(o), largest, _mm512_loadu_ps(logits + o));
+            largest = _mm512_mask_max_ps(largest, lanes(outputs - o), largest, _mm512_loadu_ps(logits + o));
         const __m512 least = _mm512_set1_ps(_mm512_reduce_max_ps(largest) - CLOSE);
         for (long o = 0; o < outputs; o += LANES) {
-            unsigned close = _mm512_mask_cmp_ps_mask(lanes(o), _mm512_loadu_ps(logits + o), least, _CMP_GE_OQ);
+            unsigned close = _mm512_mask_cmp_ps_mask(lanes(outputs - o), _mm512_loadu_ps(logits + o), least, _CMP_GE_OQ);
             for (; close; close &= close - 1) {
                 const long output = o + __builtin_ctz(close);
                 float sum = 0;

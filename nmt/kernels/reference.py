@@ -5,15 +5,16 @@ batch, I inputs, O outputs of a product. While decoding: K hypotheses of each se
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows
+from nmt.config import ModelSettings
 from nmt.text.tokenizer import EOS, PAD
 
 Precision = Literal["fp32", "bf16", "int8"]
@@ -47,6 +48,40 @@ class Places:
     longest: int  # no length is greater
 
 
+Cells = tuple[Sequence[Tensor], Places]  # of each layer, and what is read of them
+Encoder = Callable[[Tensor, Rows], Tensor]  # of embeddings (M, D); (M, D)
+# Of the newest tokens in all places (B, K), cells of target and source; (N, D)
+DecoderStep = Callable[[Tensor, Cells, Cells], Tensor]
+
+
+class EmbeddingWeights(NamedTuple):
+    """What an embedding of tokens and positions computes with."""
+
+    tokens: Tensor  # (V and padding, D)
+    scale: float
+    positions: Callable[[int], Tensor | None]  # for a number of positions a table to add, for later ones its last row
+
+
+class LayerWeights(NamedTuple):
+    """What the layers of an encoder or a decoder compute with in inference; an encoder has no attention to a source."""
+
+    settings: ModelSettings
+    # of each layer: query_key_value and output of self-attention, query and output of attention to the source, inner
+    # and outer; the norms of its three sublayers
+    products: Sequence[Sequence[Any]]
+    norms: Sequence[Sequence[nn.LayerNorm | None]]
+    last_norm: nn.LayerNorm | None
+    embedding: EmbeddingWeights | None = None  # of the decoder
+
+
+class Searching(NamedTuple):
+    """What a step of a beam search is computed with, besides the state."""
+
+    penalties: Tensor  # of lengths 0 … P
+    margin: float  # infinite in an exact search
+    growth: int
+
+
 class Kernels:
     """The operations of the model on one device in one precision; this class has them in plain torch.
 
@@ -65,7 +100,6 @@ class Kernels:
     # Steps of a search between looks at its state. If there is one, hypotheses that have ended are left out of the next
     # step. If there are more, all places are computed, and the host waits for a look after the steps of the next one.
     steps_per_look: ClassVar[int] = 1
-    advance: ClassVar[Callable[..., None] | None] = None  # `nmt.decoding.beam.advance` in one kernel
     fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
@@ -174,6 +208,22 @@ class Kernels:
         forbid(logits, must_end if bool(must_end.any()) else None)  # it takes a pass over the logits
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
+
+    def advance(self, beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> bool:
+        """Change the state of a search in one kernel, if there is one; return whether it has.
+
+        It does what `nmt.decoding.beam.advance` does for a beam search, otherwise what `extend_each` does, for the best
+        next tokens of rows (N) and their log-probabilities (N, C). Finished hypotheses may be in any order.
+        """
+        return False
+
+    def encoder(self, weights: LayerWeights) -> Encoder | None:
+        """Return one kernel for all layers of an encoder; None if there is none, and they are computed one by one."""
+        return None
+
+    def decoder_step(self, weights: LayerWeights) -> DecoderStep | None:
+        """Return one kernel for a step of the decoder; None if there is none, and layers are computed one by one."""
+        return None
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return how many of `count` sentences are searched at a time, and the positions of a source and of a target.

@@ -50,11 +50,6 @@ class DecoderCache:
             cells.transpose(0, 1).view(-1, cells.size(3)).index_copy_(0, at, of_layer)
         self.source_places.lengths.index_copy_(0, slots, lengths)
 
-    def begin_step(self) -> None:
-        """Set what all layers read in a step of the rows of `places`."""
-        self.source_places.rows = self.places.rows
-        self.positions = self.places.lengths[self.places.rows // self.places.beam] - 1
-
 
 def bytes_to_decode(settings: ModelSettings, vocabulary: int, source: int, target: int, beam: int) -> int:
     """Return the most bytes that a line of S and P tokens takes in a beam search in fp32, besides the weights.

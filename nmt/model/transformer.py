@@ -17,10 +17,10 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, Kernels, Product, Stream
+from nmt.kernels.reference import PLAIN, DecoderStep, EmbeddingWeights, Encoder, Kernels, LayerWeights, Product, Stream
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.positions import sinusoids
+from nmt.model.positions import sinusoid_table, sinusoids
 from nmt.model.scores import Score
 from nmt.text.tokenizer import BOS, PAD, UNK
 
@@ -31,6 +31,8 @@ class Transformer(nn.Module):
     """Encoder and decoder over token ids."""
 
     kernels = PLAIN
+    _encode: Encoder | None = None  # kernels of all layers, after `for_inference`
+    _decode_step: DecoderStep | None = None
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -83,7 +85,10 @@ class Transformer(nn.Module):
 
     def encode(self, rows: Rows) -> Tensor:
         """Map source rows to memory (M, D)."""
-        stream: Stream = (self.source_embedding(rows), None)
+        x = self.source_embedding(rows)
+        if self._encode is not None:
+            return self._encode(x, rows)
+        stream: Stream = (x, None)
         for layer in self.encoder:
             stream = layer(stream, rows)
         return self.last_norm(stream, self.encoder_norm)
@@ -102,9 +107,17 @@ class Transformer(nn.Module):
         return self.kernels.add_norm(stream, self.settings.dropout if self.training else 0.0, norm)[1]
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
-        """Map the newest token of each hypothesis (N) to hidden states (N, D) and append it to the cache."""
-        cache.begin_step()
-        stream: Stream = (self.target_embedding.at(tokens, cache.positions, cache.places.longest), None)
+        """Map the newest token of hypotheses to hidden states (N, D) and append it to the cache.
+
+        Tokens are those in all places (B, K), of which N are computed.
+        """
+        places = cache.places
+        cache.source_places.rows = places.rows
+        if self._decode_step is not None:
+            return self._decode_step(tokens, (cache.target, places), (cache.source, cache.source_places))
+        cache.positions = places.lengths[places.rows // places.beam] - 1
+        x = self.target_embedding.at(tokens.flatten()[places.rows], cache.positions, places.longest)
+        stream: Stream = (x, None)
         for number, layer in enumerate(self.decoder):
             stream = layer.step(stream, number, cache)
         return self.last_norm(stream, self.decoder_norm)
@@ -127,18 +140,22 @@ class Transformer(nn.Module):
         return self.kernels.loss(hidden, output.weight, batch.labels, smoothing, output.out_features, self.output_bias)
 
     @torch.no_grad()
-    def for_inference(self, kernels: Kernels, prepared: bool = True) -> "Transformer":
+    def for_inference(self, kernels: Kernels) -> "Transformer":
         """Return a copy in evaluation mode whose weights are laid out for inference, where that is faster.
 
-        All others are shared, and none may change any more. With `prepared` False all are shared.
+        All others are shared, and none may change any more.
         """
         copied = copy.deepcopy(self, {id(weight): weight for weight in self.parameters()} | {id(self.kernels): kernels})
         copied.compute_with(kernels)
-        parents = [module for module in copied.modules() if prepared and not isinstance(module, Linear)]
+        parents = [module for module in copied.modules() if not isinstance(module, Linear)]
         for parent in parents:
             for name, linear in parent.named_children():
                 if isinstance(linear, Linear) and (product := kernels.prepared(linear.weight, linear.bias)):
                     setattr(parent, name, PreparedLinear(linear, product))
+        if copied.is_prepared:
+            copied._encode = kernels.encoder(layer_weights(self.settings, copied.encoder, copied.encoder_norm))
+            of_decoder = layer_weights(self.settings, copied.decoder, copied.decoder_norm)
+            copied._decode_step = kernels.decoder_step(of_decoder._replace(embedding=copied.target_embedding.weights()))
         return copied.eval()
 
     def encode_keys_values(self, rows: Rows) -> list[Tensor]:
@@ -147,7 +164,7 @@ class Transformer(nn.Module):
         memory = torch.cat([self.encode(part) for part in rows.cut(self.kernels.encoder_rows)])
         return [self.kernels.cached(layer.cross_attention.key_value(memory)) for layer in self.decoder]
 
-    @property
+    @cached_property
     def attends_by_kernels(self) -> bool:
         """Whether all attention has the score of the paper, which kernels compute."""
         return not any(isinstance(module, Score) for module in self.modules())
@@ -179,11 +196,20 @@ class PreparedLinear(nn.Module):
 
     def __init__(self, linear: Linear, product: Product) -> None:
         super().__init__()
-        self.weight, self.out_features, self._product = linear.weight, linear.out_features, product
+        self.weight, self.out_features, self.product = linear.weight, linear.out_features, product
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         """Map (..., I) to (..., O), followed by ReLU if asked for."""
-        return self._product(x, relu=relu)
+        return self.product(x, relu=relu)
+
+
+def layer_weights(
+    settings: ModelSettings, layers: "Sequence[EncoderLayer | DecoderLayer]", last_norm: nn.LayerNorm | None
+) -> LayerWeights:
+    """Return what prepared layers compute with."""
+    products = [[None if module is None else module.product for module in layer.parts[0]] for layer in layers]
+    norms = [[None if sublayer is None else sublayer.norm for sublayer in layer.parts[1]] for layer in layers]
+    return LayerWeights(settings, products, norms, last_norm)
 
 
 class EncoderLayer(nn.Module):
@@ -195,6 +221,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
+
+    @property
+    def parts(self) -> "tuple[list[nn.Module | None], list[Sublayer | None]]":
+        """The linear maps and the sublayers in the order of `LayerWeights`."""
+        attention, feed_forward = self.attention, self.feed_forward
+        linear_maps: list[nn.Module | None] = [attention.query_key_value, attention.output, None, None]
+        linear_maps += [feed_forward.inner, feed_forward.outer]
+        return linear_maps, [self.attention_sublayer, None, self.feed_forward_sublayer]
 
     def forward(self, stream: Stream, rows: Rows) -> Stream:
         """Map a stream (M, D) to a stream."""
@@ -213,6 +247,14 @@ class DecoderLayer(nn.Module):
         self.self_attention_sublayer = Sublayer(settings)
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
+
+    @property
+    def parts(self) -> "tuple[list[nn.Module | None], list[Sublayer | None]]":
+        """The linear maps and the sublayers in the order of `LayerWeights`."""
+        to_target, to_source, feed_forward = self.self_attention, self.cross_attention, self.feed_forward
+        linear_maps: list[nn.Module | None] = [to_target.query_key_value, to_target.output]
+        linear_maps += [to_source.query, to_source.output, feed_forward.inner, feed_forward.outer]
+        return linear_maps, [self.self_attention_sublayer, self.cross_attention_sublayer, self.feed_forward_sublayer]
 
     def forward(self, stream: Stream, memory: Tensor, rows: tuple[Rows, Rows]) -> Stream:
         """Map a stream of all target positions at once, (N, D); memory is (M, D), rows are those of both."""
@@ -313,6 +355,17 @@ class Embedding(nn.Module):
         if self.learned is not None:  # longer texts can be given in forced decoding: they repeat the last position
             x = x + self.learned(positions.clamp(max=self.learned.num_embeddings - 1))
         return self.kernels.dropout(x, self.dropout) if self.training else x
+
+    def weights(self) -> EmbeddingWeights:
+        """Return what tokens and positions are computed with."""
+        tokens = self.tokens.weight
+
+        def positions(longest: int) -> Tensor | None:
+            if self.learned is not None:
+                return self.learned.weight
+            return sinusoid_table(longest, tokens) if self.is_sinusoidal else None
+
+        return EmbeddingWeights(tokens, self.scale, positions)
 
 
 def with_padding(matrix: Matrix) -> Matrix:

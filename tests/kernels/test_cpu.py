@@ -292,12 +292,19 @@ def begun(model: Transformer, sources: list[list[int]], positions: int) -> Decod
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"positions": "relative"}, {"positions": "rotary", "activation": "swiglu", "norm": "post"}], ids=str
+    "changes",
+    [
+        {"activation": "gelu"},
+        {"positions": "relative"},
+        {"positions": "rotary", "activation": "swiglu", "norm": "post"},
+        {"positions": "learned", "activation": "swish", "max_positions": 8},
+    ],
+    ids=str,
 )
 def test_model_equals_that_of_plain_torch(
     each_processor: None, changes: dict[str, object], precision: Precision
 ) -> None:
-    """Loss and gradients; then steps, of the weights as they are and laid out for inference."""
+    """Loss and gradients; then encoder and steps in inference."""
     model, kernels = tiny_model(**changes), CpuKernels(CPU, precision)
     pairs = Sentences.of([ids[:-1] for ids in SOURCES]), Sentences.of([ids[1:] for ids in SOURCES])
     results = []
@@ -311,17 +318,17 @@ def test_model_equals_that_of_plain_torch(
     model.compute_with(PLAIN)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     source, _ = padded(SOURCES)
-    targets = torch.randint(4, VOCABULARY, (len(SOURCES), 5))
+    targets = torch.randint(4, VOCABULARY, (len(SOURCES), 10))
     with torch.inference_mode():
         expected = model(source, None, targets)  # (B, T, V)
-        for copied in (model.for_inference(kernels, prepared=False), model.for_inference(kernels)):
-            assert copied.is_prepared in (False, kernels.has_native)
-            cache = begun(copied, SOURCES, targets.size(1))
-            for tokens, logits in zip(targets.t(), expected.unbind(1), strict=True):
-                cache.places.lengths += 1
-                found = copied.logits(copied.decode_step(tokens, cache)).float()
-                difference = (found[:, :VOCABULARY] - logits).abs().max()
-                assert difference < (1e-4 if precision == "fp32" else 0.15)
+        copied = model.for_inference(kernels)
+        cache = begun(copied, SOURCES, targets.size(1))
+        for tokens, logits in zip(targets.t().contiguous(), expected.unbind(1), strict=True):
+            cache.places.lengths += 1
+            found = copied.logits(copied.decode_step(tokens, cache)).float()
+            difference = (found[:, :VOCABULARY] - logits).abs().max()
+            assert difference < (1e-4 if precision == "fp32" else 0.15)
+    assert copied.is_prepared == kernels.has_native
     assert model.kernels is PLAIN
     assert not model.is_prepared
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
@@ -366,19 +373,3 @@ def test_greedy_search_without_log_probs_finds_what_exact_logits_do(
         if precision == "fp32":
             plain = search([tiny_model(sharpness, tied_embeddings="none")], SOURCES, options, prefixes)
             assert [one.tokens for (one,) in plain] == [one.tokens for (one,) in exact]
-
-
-@needs_native
-def test_engine_lays_out_weights_for_few_sentences_of_several_calls() -> None:
-    model, options = tiny_model(), SearchOptions(beam=2)
-    engine = TorchEngine([model], RuntimeSettings(device="cpu", precision="fp32"))
-    first = engine.search(SOURCES[:3], options)
-    assert not any(one.is_prepared for one in engine.runner.models)
-    again = engine.search(SOURCES[:3], options)
-    assert all(one.is_prepared for one in engine.runner.models)
-    assert not model.is_prepared
-    tokens = [[[one.tokens for one in best] for best in found] for found in (first, again)]
-    assert tokens[0] == tokens[1]
-    runtime = RuntimeSettings(device="cpu", precision="bf16")
-    converted = TorchEngine([model], runtime).runner.models  # pays for one sentence
-    assert all(one.is_prepared for one in converted)

@@ -1,5 +1,6 @@
 """The kernels in C++ against plain torch in float64, and the cache of the compiled library."""
 
+import copy
 import os
 import shutil
 import stat
@@ -7,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from nmt.config import ModelSettings, Sampling
+from nmt.decoding.beam import Beams
+from nmt.decoding.options import SearchOptions
 from nmt.kernels import native
+from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.native import Layout, attend_rows, attend_rows_backward
-from nmt.kernels.reference import Places
+from nmt.kernels.reference import PLAIN, Places
+from nmt.model.cache import DecoderCache
+from nmt.model.transformer import Transformer
+from nmt.text.tokenizer import EOS
+from tests.kernels.search_steps import check_beam_search, check_sampling
 
 needs_native = pytest.mark.skipif(native.library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
 HEADS = 3
@@ -37,7 +46,7 @@ def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.skip("needs a processor with AMX")
 
 
-def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> native.Product:
+def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> native.ConstantProduct:
     product = native.product(weight, bias, precision)
     if product is None:
         pytest.skip(f"this processor has no instructions for {precision}")
@@ -167,121 +176,147 @@ def test_forbidden_ids_do_not_count_as_the_largest_of_screened_logits() -> None:
     assert bool((found[:, forbidden] == -torch.inf).all())
 
 
-# attention of one query a hypothesis
+# steps of a search
+
+SETTINGS: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 2, "dim": 64, "heads": 4, "feed_forward": 128}
 
 
-class Case(NamedTuple):
-    """Arguments of `native.attend`; cells behind the lengths are NaN, and so are the newest ones, which it writes."""
+def step_of(shape: tuple[int, int, int], dtype: torch.dtype) -> tuple[Tensor, DecoderCache]:
+    """Return newest tokens and a cache of so many sentences, places and positions, some of which are not computed.
 
-    queries: Tensor
-    newest: Tensor | None
-    cells: Tensor
-    places: Places
-
-
-def case_of(shape: tuple[int, int, int, int], of_source: bool, dtype: torch.dtype, seed: int) -> Case:
-    """Return random hypotheses, some of which are not computed, for numbers of sentences, places, positions, width.
-
-    Those of the target have ancestors and write a newest cell; those of the source all read the same cells.
+    Cells behind the lengths are NaN, and so are the newest ones, which a step writes.
     """
-    sentences, beam, positions, width = shape
-    torch.manual_seed(seed)
-    dim, count = HEADS * width, sentences * beam
-    rows = torch.arange(count)[torch.rand(count) < 0.7]
-    lengths, ancestors = torch.randint(1, positions + 1, (sentences,)), None
-    written = torch.arange(positions)[:, None] < lengths
-    cells = torch.randn(sentences, positions, 1 if of_source else beam, 2 * dim).transpose(0, 1).to(dtype)
-    cells[~written] = torch.nan
-    projected = torch.randn(len(rows), 3 * dim)  # queries, keys and values of a joined projection
-    projected[:1, -1] = torch.inf
-    if not of_source:
-        history = torch.randint(beam, (sentences, beam, 2, positions), dtype=torch.int32)
-        ancestors = history[:, :, 1]
-        ancestors[torch.arange(sentences), :, lengths - 1] = torch.arange(beam, dtype=torch.int32)
-        cells[lengths - 1, torch.arange(sentences)] = torch.nan
-    newest = None if of_source else projected[:, dim:]
-    return Case(projected[:, :dim], newest, cells, Places(rows, lengths, ancestors, beam, positions))
-
-
-def attended_one_by_one(case: Case) -> Tensor:
-    """Gather the cells of each hypothesis, and attend in float64; the newest cells are written before."""
-    queries, _, cells, places = case
-    outputs = [queries.new_empty(0, queries.size(1)).double()]
-    for query, row in zip(queries.double(), places.rows.tolist(), strict=True):
-        sentence, place = divmod(row, places.beam)
-        own = [0] * len(cells) if places.ancestors is None else places.ancestors[sentence, place].tolist()
-        read = [cells[position, sentence, own[position]] for position in range(int(places.lengths[sentence]))]
-        q, k, v = (
-            x.view(-1, HEADS, len(query) // HEADS).transpose(0, 1)
-            for x in (query, *torch.stack(read).double().chunk(2, 1))
-        )
-        outputs.append(F.scaled_dot_product_attention(q, k, v).transpose(0, 1).reshape(1, -1))
-    return torch.cat(outputs)
+    sentences, beam, positions = shape
+    lengths, of_source = (torch.randint(1, positions + 1, (sentences,)) for _ in range(2))
+    history = torch.randint(beam, (sentences, beam, 2, positions), dtype=torch.int32)
+    ancestors, every = history[:, :, 1], torch.arange(sentences)
+    ancestors[every, :, lengths - 1] = torch.arange(beam, dtype=torch.int32)
+    rows = torch.arange(sentences * beam)[torch.rand(sentences * beam) < 0.7]
+    places = Places(rows, lengths, ancestors, beam, positions)
+    like = torch.empty(0, 2 * SETTINGS["dim"], dtype=dtype)
+    cache = DecoderCache.empty(like, SETTINGS["decoder_layers"], positions, places)
+    cache.source_places.lengths.copy_(of_source)
+    for cells, of_cells in [(cells, lengths - 1) for cells in cache.target] + [
+        (cells, of_source) for cells in cache.source
+    ]:
+        cells.copy_(torch.randn(cells.shape))
+        cells[torch.arange(positions)[:, None] >= of_cells] = torch.nan
+    return torch.randint(4, 90, (sentences, beam)), cache
 
 
 @needs_native
 @torch.inference_mode()
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
-    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40), st.sampled_from([4, 16, 64])),
-    st.booleans(),
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40)),
     st.sampled_from([torch.float32, torch.bfloat16]),
+    st.sampled_from(["sinusoidal", "rotary"]),
     st.integers(0, 2**20),
 )
-def test_attention_of_hypotheses_equals_torch(
-    shape: tuple[int, int, int, int], of_source: bool, dtype: torch.dtype, seed: int
+def test_step_of_the_decoder_equals_that_of_plain_torch(
+    shape: tuple[int, int, int], dtype: torch.dtype, positions: str, seed: int
 ) -> None:
-    """Cells are rounded to their type, also the newest ones before they are read; queries and sums are fp32."""
-    case = case_of(shape, of_source, dtype, seed)
-    queries, newest, cells, places = case
-    expected = cells.clone()
-    if newest is not None:
-        sentences = places.rows // places.beam
-        expected[places.lengths[sentences] - 1, sentences, places.rows % places.beam] = newest.to(dtype)
-    found = native.attend(queries, cells, places, HEADS, newest)
-    torch.testing.assert_close(cells, expected, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(found.double(), attended_one_by_one(case), rtol=1e-5, atol=1e-5)
+    """Cells are rounded to their type, also the newest ones before they are read; the rest is fp32."""
+    torch.manual_seed(seed)
+    model = Transformer(ModelSettings.model_validate(SETTINGS | {"positions": positions}), 90, 90).eval()
+    tokens, cache = step_of(shape, dtype)
+    copies = copy.deepcopy(cache)
+    expected = model.decode_step(tokens, cache)
+    found = model.for_inference(CpuKernels(torch.device("cpu"))).decode_step(tokens, copies)
+    precision = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.01, "atol": 0.01}
+    torch.testing.assert_close(found, expected, **precision)
+    for theirs, ours in zip([*cache.target, *cache.source], [*copies.target, *copies.source], strict=True):
+        torch.testing.assert_close(ours, theirs, **precision, equal_nan=True)
 
 
 @needs_native
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("column", [0, HEADS * 16, 2 * HEADS * 16])
-def test_a_nan_of_a_hypothesis_stays_in_it(column: int, dtype: torch.dtype) -> None:
-    """Of its query, key or value."""
-    queries, newest, cells, places = case_of((4, 3, 9, 16), False, dtype, seed=0)
-    assert newest is not None
-    (queries if not column else newest)[2, max(0, column - HEADS * 16)] = torch.nan
-    found = native.attend(queries, cells, places, HEADS, newest)
-    assert torch.equal(found.isnan().any(1), torch.arange(len(found)) == 2)
+def test_a_nan_of_a_hypothesis_stays_in_it(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = Transformer(ModelSettings.model_validate(SETTINGS), 90, 90).eval()
+    tokens, cache = step_of((4, 3, 9), dtype)
+    rows = cache.places.rows
+    tokens.flatten()[rows[2]] = 3
+    model.target_embedding.tokens.weight[3] = torch.nan
+    found = model.for_inference(CpuKernels(torch.device("cpu"))).decode_step(tokens, cache)
+    assert torch.equal(found.isnan().any(1), torch.arange(len(rows)) == 2)
 
 
 @needs_native
-def test_attention_of_hypotheses_refuses_tensors_that_it_cannot_read() -> None:
-    queries, newest, cells, places = case_of((2, 2, 5, 4), False, torch.float32, seed=1)
-    assert newest is not None
-    assert places.ancestors is not None
-    rows, lengths, ancestors = places.rows, places.lengths, places.ancestors
-    right: dict[str, Any] = {"queries": queries, "cells": cells, "places": places, "heads": HEADS, "newest": newest}
-    native.attend(**right)
+def test_step_refuses_tensors_that_it_cannot_read() -> None:
+    _, cache = step_of((2, 2, 5), torch.float32)
+    places, (first, *rest), rows = cache.places, cache.target, len(cache.places.rows)
+    ancestors = places.ancestors
+    assert ancestors is not None
+    native._checked_places([first, *rest], places, rows)
     for wrong in (
-        {"queries": queries.double()},
-        {"queries": queries.repeat_interleave(2, 1)[:, ::2], "newest": None},
-        {"queries": queries[:-1], "newest": newest[:-1]},
-        {"newest": newest.contiguous()},
-        {"newest": newest.bfloat16()},
-        {"cells": cells.repeat_interleave(2, 3)[..., ::2]},
-        {"cells": cells[..., :-1]},
-        {"cells": cells[:, :1]},
-        {"places": replace(places, rows=rows.int())},
-        {"places": replace(places, lengths=lengths.int())},
-        {"places": replace(places, lengths=lengths.repeat_interleave(2)[::2])},
+        {"cells": [first, *(cells.bfloat16() for cells in rest)]},
+        {"cells": [first.repeat_interleave(2, 3)[..., ::2]]},
+        {"cells": [first[:, :1]]},
+        {"cells": [first[:, :, :1]]},
+        {"rows": rows + 1},
+        {"places": replace(places, rows=places.rows.int())},
+        {"places": replace(places, lengths=places.lengths.int())},
+        {"places": replace(places, lengths=places.lengths.repeat_interleave(2)[::2])},
         {"places": replace(places, ancestors=ancestors.long())},
         {"places": replace(places, ancestors=ancestors.repeat_interleave(2, 2)[..., ::2])},
         {"places": replace(places, ancestors=ancestors.transpose(0, 1).contiguous().transpose(0, 1))},
     ):
+        right: dict[str, Any] = {"cells": [first, *rest], "places": places, "rows": rows}
         with pytest.raises(AssertionError):
-            native.attend(**{**right, **wrong})
+            native._checked_places(**{**right, **wrong})
+
+
+@needs_native
+@settings(max_examples=60, deadline=None)
+@given(st.integers(5, 200), st.integers(1, 5), st.booleans(), st.integers(0, 2**20))
+def test_best_tokens_are_those_of_plain_torch(vocabulary: int, count: int, normalized: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    logits = 3 * torch.randn(4, vocabulary + 7)
+    logits[0, :EOS] = 100  # never generated, whatever their probability
+    logits[3, -1] = torch.nan  # not read
+    must_end = torch.tensor([False, True, False, False])
+    count = min(count, vocabulary - EOS)
+    found, tokens = native.best_tokens(logits[:, :vocabulary], must_end, count, normalized)
+    expected, expected_tokens = PLAIN.best_tokens(logits[:, :vocabulary].clone(), must_end, count, normalized)
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+    possible = expected > -torch.inf
+    assert torch.equal(tokens[possible], expected_tokens[possible])
+    logits[2, seed % vocabulary] = torch.nan
+    found, _ = native.best_tokens(logits[:, :vocabulary], must_end, count, normalized)
+    assert found.isnan().all(1).tolist() == [False, False, True, False]
+
+
+def active_rows(beams: Beams, log_probs: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the active places, and what follows them (N, C) of all (B, K, C)."""
+    rows = (beams.log_probs.flatten() > -torch.inf).nonzero().squeeze(1)
+    return rows, log_probs.flatten(0, 1)[rows], tokens.flatten(0, 1)[rows]
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("beam", "best", "exact"), [(4, 1, False), (3, 2, False), (3, 3, True), (1, 1, True), (5, 2, False)]
+)
+def test_a_step_of_beam_search(beam: int, best: int, exact: bool) -> None:
+    torch.manual_seed(1)
+    check_beam_search(
+        lambda beams, log_probs, tokens, searching: native.advance(
+            beams, *active_rows(beams, log_probs, tokens), searching
+        ),
+        SearchOptions(beam=beam, n_best=best, exact=exact),
+        torch.device("cpu"),
+    )
+
+
+@needs_native
+@pytest.mark.parametrize("samples", [1, 4])
+def test_a_step_of_sampling(samples: int) -> None:
+    torch.manual_seed(1)
+    options = SearchOptions(n_best=samples, sampling=Sampling())
+    check_sampling(
+        lambda beams, log_probs, tokens: native.advance(beams, *active_rows(beams, log_probs, tokens), None), options
+    )
 
 
 # attention of rows

@@ -1,21 +1,19 @@
 """The Triton kernels of a step of a search against plain torch; on a CPU in Triton's interpreter."""
 
 import os
-from dataclasses import fields
 
 import pytest
 import torch
-from torch import Tensor
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when it is imported
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
-from nmt.decoding.beam import GROWTH, MARGIN, Beams, advance, best_candidates
 from nmt.decoding.options import SearchOptions
 from nmt.kernels import triton_search
 from nmt.kernels.reference import Kernels, Places
 from nmt.text.tokenizer import EOS
+from tests.kernels.search_steps import check_beam_search
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PLAIN = Kernels(DEVICE)
@@ -80,46 +78,9 @@ def test_best_tokens_of_logits_that_are_not_numbers_are_not_numbers() -> None:
     assert found.isnan().all(1).tolist() == [False, True]
 
 
-def finished(beams: Beams, sentence: int) -> list[tuple[float, float, list[int]]]:
-    """Return the finished hypotheses of a sentence, in a fixed order."""
-    columns = beams.finished, beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens
-    rows = zip(*(column[sentence].tolist() for column in columns), strict=True)
-    return sorted((score, log_prob, ids[:length]) for score, log_prob, length, ids in rows if length)
-
-
-def next_tokens(beams: Beams, width: int) -> tuple[Tensor, Tensor]:
-    """Return random best tokens of all hypotheses, of 9 tokens, and their log-probabilities; only `</s>` at a limit."""
-    count, beam = beams.log_probs.shape
-    log_probs = (-2 * torch.rand(count, beam, width, device=DEVICE)).sort(2, descending=True).values
-    tokens = torch.stack([torch.randperm(9)[:width] + EOS for _ in range(count * beam)]).view(count, beam, width)
-    must_end = beams.limits == beams.lengths
-    log_probs[must_end, :, 1:] = -torch.inf
-    tokens[must_end.cpu(), :, 0] = EOS
-    return log_probs, tokens.to(DEVICE)
-
-
 @pytest.mark.parametrize(
     ("beam", "best", "exact"), [(4, 1, False), (3, 2, False), (3, 3, True), (1, 1, True), (5, 2, False)]
 )
 def test_a_step_of_beam_search(beam: int, best: int, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the end of all sentences, with random probabilities."""
     monkeypatch.setattr(triton_search, "HISTORY_BLOCK", 4)  # several blocks of positions
-    count, positions = 3, 10
-    options = SearchOptions(beam=beam, n_best=best, exact=exact)
-    penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=DEVICE)
-    expected = Beams.empty(count, positions, options, DEVICE)
-    expected.begin(torch.arange(count, device=DEVICE), torch.tensor([10, 7, 9], device=DEVICE), 1)
-    found = Beams(*(getattr(expected, field.name).clone() for field in fields(expected)))
-    for _ in range(positions):
-        log_probs, tokens = next_tokens(expected, beam + 1)
-        expected.assign(advance(expected, best_candidates(expected, log_probs, tokens), penalties, options))
-        triton_search.advance(found, log_probs, tokens, penalties, None if exact else MARGIN, GROWTH)
-        for name in ("log_probs", "tokens", "lengths"):
-            torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=0)
-        for sentence, length in enumerate(expected.lengths.tolist()):
-            active = expected.log_probs[sentence] > -torch.inf
-            histories = (beams.history[sentence, active, :, :length] for beams in (found, expected))
-            torch.testing.assert_close(*histories, rtol=0, atol=0)
-            assert finished(found, sentence) == finished(expected, sentence)
-    assert all(finished(expected, sentence) for sentence in range(count))
-    assert not (found.log_probs > -torch.inf).any()
+    check_beam_search(triton_search.advance, SearchOptions(beam=beam, n_best=best, exact=exact), DEVICE)

@@ -34,7 +34,7 @@ def test_search_reads_no_memory_before_it_is_written(precision: Precision, shape
     sentences = [[4 + i % 7] * (1 + i % 5) for i in range(8)]
     torch.use_deterministic_algorithms(True)  # fills new tensors with NaN
     try:
-        ready = model.for_inference(CpuKernels(torch.device("cpu"), precision), precision == "bf16")
+        ready = model.for_inference(CpuKernels(torch.device("cpu"), precision))
         found = search([ready], sentences, SearchOptions(beam=4, max_length=MaxLength(factor=1, extra=9)))
     finally:
         torch.use_deterministic_algorithms(False)

@@ -225,7 +225,9 @@ def test_steps_equal_decode(changes: dict[str, object], data: st.DataObject) -> 
             continue
         places.rows = torch.tensor([slot * beam + place for slot, place in rows])
         places.longest = data.draw(st.sampled_from([int(places.lengths.max()), positions]))
-        newest = torch.tensor([prefixes[slot][place][-1] for slot, place in rows])
+        newest = torch.full((slots, beam), -1)  # those of other places must not be read
+        for slot, place in rows:
+            newest[slot, place] = prefixes[slot][place][-1]
         for found, (slot, place) in zip(model.logits(model.decode_step(newest, cache)), rows, strict=True):
             number = sentences[slot]
             hidden = model.decode(Rows.of([prefixes[slot][place]]), memories[number], sources[number])

@@ -1,0 +1,221 @@
+// The layers of encoder and decoder in a search, on CPUs with AVX-512.
+#include "kernels.h"
+
+constexpr long AHEAD = 3;  // keys are prefetched so many tokens before they are read
+
+struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
+    const long *rows, *lengths;
+    const int* ancestors;
+    long of_position, of_sentence, of_place, of_ancestors, beam, longest;
+};
+
+struct Layer {
+    // query_key_value and output of self-attention, query and output of attention to the source, inner and outer
+    const Product *query_key_value, *output, *query, *source_output, *inner, *outer;
+    const float* norms[3][2];  // weight and bias of the norm of each sublayer; an encoder has no second one
+};
+
+struct Layers {
+    const Layer* layers;
+    const float* last_norm[2];  // none with post-norm
+    const float* rotations;     // (positions, head width) cosines and sines; none without rotary positions
+    long count, dim, heads, inner;
+    enum Activation : long { RELU, GELU, SWISH, SWIGLU } activation;
+    long is_pre_norm;
+};
+
+static void prefetch(const void* numbers, long bytes) {
+    for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
+}
+
+// Attention of one query of each hypothesis; its newest key and value are first written to their cell. Most of the time
+// goes into reading keys and values. So all heads of a token, which lie side by side, are read together, and
+// prefetched: tokens are far apart, and the hardware prefetches only what follows.
+template <class Number>
+static void attend(
+    const Layers& d, const Places& p, void* all_cells, float* out, const float* queries, const float* newest,
+    long stride, float* scratch, long rows
+) {
+    long* visible = (long*)scratch;          // (longest) where the cells are
+    float* weights = scratch + 2 * p.longest;  // (heads, longest)
+    Number* cells = (Number*)all_cells;
+    const long dim = d.dim, width = dim / d.heads;
+    for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
+        const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
+        const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.of_ancestors : nullptr;
+        for (long i = 0; i < count; i++)
+            visible[i] = i * p.of_position + sentence * p.of_sentence + (ancestors ? ancestors[i] * p.of_place : 0);
+        if (newest) {
+            Number* own = cells + visible[count - 1];
+            for (long j = 0; j < 2 * dim; j++) own[j] = newest[j];
+        }
+        for (long i = 0; i < count; i++) {
+            prefetch(cells + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
+            prefetch(cells + visible[i] + dim, dim * sizeof(Number));
+            for (long head = 0; head < d.heads; head++) {
+                const Number* key = cells + visible[i] + head * width;
+                float sum = 0;
+                for (long j = 0; j < width; j++) sum += queries[head * width + j] * (float)key[j];
+                weights[head * p.longest + i] = sum / std::sqrt((float)width);
+            }
+        }
+        for (long head = 0; head < d.heads; head++) {
+            float *own_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
+            for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
+            for (long i = 0; i < count; i++) total += own_weights[i] = expf(own_weights[i] - largest);
+            for (long i = 0; i < count; i++) own_weights[i] /= total;
+        }
+        std::fill(out, out + dim, 0);
+        for (long i = 0; i < count; i++)
+            for (long head = 0; head < d.heads; head++) {
+                const Number* value = cells + visible[i] + dim + head * width;
+                const float weight = weights[head * p.longest + i];
+                for (long j = 0; j < width; j++) out[head * width + j] += weight * (float)value[j];
+            }
+    }
+}
+
+// Rotary positions: pairs of numbers of queries and keys, (3 * dim) with values, are rotated by angles of a position.
+static void rotate(const Layers& d, float* first, long position) {
+    if (!d.rotations) return;
+    const long half = d.dim / d.heads / 2;
+    const float *cosines = d.rotations + position * 2 * half, *sines = cosines + half;
+    for (long head = 0; head < 2 * d.heads; head++, first += 2 * half)
+        for (long i = 0; i < half; i++) {
+            const float x = first[i], y = first[half + i];
+            first[i] = x * cosines[i] - y * sines[i], first[half + i] = y * cosines[i] + x * sines[i];
+        }
+}
+
+// The error function (Abramowitz & Stegun 7.1.26), with an error of at most 1.5e-7.
+static inline float error_function(float x) {
+    const float t = 1 / (1 + 0.3275911f * std::fabs(x));
+    const float y = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    return std::copysign(1 - y * expf(-x * x), x);
+}
+
+// The non-linearity of `count` numbers in place; SwiGLU makes one row of the two halves of each row.
+static void activate(const Layers& d, float* x, long rows) {
+    const long count = rows * d.inner;
+    if (d.activation == Layers::GELU)
+        for (long i = 0; i < count; i++) x[i] *= 0.5f * (1 + error_function(x[i] * (float)M_SQRT1_2));
+    if (d.activation == Layers::SWISH)
+        for (long i = 0; i < count; i++) x[i] /= 1 + expf(-x[i]);
+    if (d.activation == Layers::SWIGLU)
+        for (long row = 0; row < rows; row++) {
+            const float *gate = x + row * 2 * d.inner, *inner = gate + d.inner;
+            float* out = x + row * d.inner;
+#pragma GCC ivdep
+            for (long i = 0; i < d.inner; i++) out[i] = gate[i] / (1 + expf(-gate[i])) * inner[i];
+        }
+}
+
+// Embeddings x (rows, dim), which become hidden states, and scratch: `rows` times dim three times, and the wider of
+// 3 * dim and the outputs of the inner product, then what products and attention need.
+struct State {
+    const Layers& d;
+    float *x, *normalized, *attended, *y, *wide, *scratch;
+    long rows;
+    float epsilon;
+    const float* not_added = nullptr;  // with pre-norm: the output of the sublayer before
+
+    State(const Layers& d, float* x, float* scratch, long rows, float epsilon) : d(d), x(x), rows(rows), epsilon(epsilon) {
+        normalized = scratch, attended = normalized + rows * d.dim, y = attended + rows * d.dim, wide = y + rows * d.dim;
+        this->scratch = wide + rows * std::max(3 * d.dim, d.layers->inner->outputs);
+    }
+
+    void multiply(const Product* product, const float* from, float* to, bool relu = false) const {
+        product->multiply(*product, scratch, to, from, rows, relu);
+    }
+
+    // y = f(norm(x)), to be added later; with post-norm, x = norm(x + f(x)). `write_y` computes f.
+    template <class Function>
+    void sublayer(const float* const (&norm)[2], Function write_y) {
+        if (d.is_pre_norm) {
+            add_norm(x, normalized, x, not_added, norm[0], norm[1], rows, d.dim, epsilon);
+            write_y(normalized);
+            not_added = y;
+        } else {
+            write_y(x);
+            add_norm(normalized, x, x, y, norm[0], norm[1], rows, d.dim, epsilon);
+        }
+    }
+
+    void feed_forward(const Layer& layer) {
+        sublayer(layer.norms[2], [&](const float* input) {
+            multiply(layer.inner, input, wide, d.activation == Layers::RELU);
+            activate(d, wide, rows);
+            multiply(layer.outer, wide, y);
+        });
+    }
+
+    void end() {
+        if (!d.is_pre_norm) return;
+        add_norm(x, normalized, x, not_added, d.last_norm[0], d.last_norm[1], rows, d.dim, epsilon);
+        std::copy(normalized, normalized + rows * d.dim, x);
+    }
+};
+
+struct Embedding {
+    const float *tokens, *positions;  // (vocabulary, dim); (positions, dim) to add, or none
+    long last;                        // position in that table, for later ones too
+    float scale;                      // of tokens
+};
+
+// The newest token of each hypothesis passes through the decoder. Places, and cells of each layer, are those of the
+// target and of the source.
+template <class Number>
+static void decode(
+    const Layers& d, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
+    float* x, float* scratch, long rows, float epsilon
+) {
+    const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
+    for (long row = 0; row < rows; row++) {
+        const float* token = embedding.tokens + tokens[places[0].rows[row]] * d.dim;
+        const float* added = embedding.positions + std::min(position(row), embedding.last) * d.dim;
+        float* to = x + row * d.dim;
+        for (long i = 0; i < d.dim; i++) to[i] = token[i] * embedding.scale + (embedding.positions ? added[i] : 0);
+    }
+    State s(d, x, scratch, rows, epsilon);
+    for (const Layer* layer = d.layers; layer < d.layers + d.count; layer++, cells += 2) {
+        s.sublayer(layer->norms[0], [&](const float* input) {
+            s.multiply(layer->query_key_value, input, s.wide);
+            for (long row = 0; row < rows; row++) rotate(d, s.wide + row * 3 * d.dim, position(row));
+            const float* newest = s.wide + d.dim;
+            attend<Number>(d, places[0], cells[0], s.attended, s.wide, newest, 3 * d.dim, s.scratch, rows);
+            s.multiply(layer->output, s.attended, s.y);
+        });
+        s.sublayer(layer->norms[1], [&](const float* input) {
+            s.multiply(layer->query, input, s.wide);
+            attend<Number>(d, places[1], cells[1], s.attended, s.wide, nullptr, d.dim, s.scratch, rows);
+            s.multiply(layer->source_output, s.attended, s.y);
+        });
+        s.feed_forward(*layer);
+    }
+    s.end();
+}
+
+extern "C" {
+decltype(&decode<float>) decode_fp32 = decode<float>, decode_bf16 = decode<Bfloat16>;
+
+// All tokens of sentences pass through the encoder; `sentences` is what attention needs but tensors.
+void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch, float epsilon) {
+    RowsAttention rows = sentences;
+    State s(d, x, scratch, rows.query_offsets[rows.sentences], epsilon);
+    rows.queries = s.wide, rows.keys = s.wide + d.dim, rows.values = s.wide + 2 * d.dim, rows.output = s.attended;
+    rows.query_stride = rows.key_stride = 3 * d.dim, rows.output_stride = d.dim;
+    rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more
+    for (const Layer* layer = d.layers; layer < d.layers + d.count; layer++) {
+        s.sublayer(layer->norms[0], [&](const float* input) {
+            s.multiply(layer->query_key_value, input, s.wide);
+            for (long sentence = 0; d.rotations && sentence < rows.sentences; sentence++)
+                for (long row = rows.query_offsets[sentence]; row < rows.query_offsets[sentence + 1]; row++)
+                    rotate(d, s.wide + row * 3 * d.dim, row - rows.query_offsets[sentence]);
+            attend_rows_fp32(rows, false);
+            s.multiply(layer->output, s.attended, s.y);
+        });
+        s.feed_forward(*layer);
+    }
+    s.end();
+}
+}

@@ -1,0 +1,150 @@
+// The best tokens of logits, and a step of a search, on CPUs with AVX-512.
+#include "kernels.h"
+
+#include <vector>
+
+struct Beams {  // sentences, K hypotheses of each, n to return: see `nmt.decoding.beam.Beams`
+    float* log_probs;
+    long *tokens, *lengths, *limits;
+    int* history;
+    float *finished, *finished_log_probs;
+    long* finished_lengths;
+    int* finished_tokens;
+    long sentences, beam, best, positions;
+
+    int* history_of(long sentence, long place) const { return history + (sentence * beam + place) * 2 * positions; }
+
+    void finish(long sentence, long at, float log_prob, const int* prefix) const {
+        const long to = sentence * best + at;
+        finished_log_probs[to] = log_prob, finished_lengths[to] = lengths[sentence];
+        std::copy(prefix, prefix + lengths[sentence], finished_tokens + to * positions);
+    }
+
+    // A place has a hypothesis with one more token, or none (log_prob is -inf).
+    void extend(long sentence, long place, float log_prob, long token) const {
+        const bool is_active = log_prob > -INFINITY;
+        log_probs[sentence * beam + place] = log_prob;
+        tokens[sentence * beam + place] = is_active ? token : FIRST;
+        if (lengths[sentence] >= positions) return;
+        int* newest = history_of(sentence, place) + lengths[sentence];
+        newest[0] = is_active ? token : FIRST, newest[positions] = place;
+    }
+
+    static constexpr long FIRST = 2, LAST = 3;  // <s> and </s>; ids before </s> are never generated
+};
+
+struct Candidate {
+    float log_prob;
+    long parent, token;
+};
+
+// Insert into a list in descending order, behind equal ones; the last one is lost.
+static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
+    auto at = list.end() - 1;
+    for (; at > list.begin() && candidate.log_prob > at[-1].log_prob; at--) *at = at[-1];
+    *at = candidate;
+}
+
+extern "C" {
+// The `count` largest of each row of logits (rows, stride), and their tokens, as log-probabilities if `normalized`.
+void best_tokens(
+    const float* logits, const bool* must_end, float* best, long* tokens, long rows, long vocabulary, long stride,
+    long count, bool normalized
+) {
+    std::vector<Candidate> list(count);
+    for (long row = 0; row < rows; row++, logits += stride) {
+        __m512 largest_of = _mm512_set1_ps(-INFINITY);
+        int not_numbers = 0;  // which the maximum does not keep
+        for (long i = 0; i < vocabulary; i += LANES) {
+            const __m512 x = _mm512_mask_loadu_ps(largest_of, lanes(vocabulary - i), logits + i);
+            largest_of = _mm512_max_ps(largest_of, x);
+            not_numbers |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        }
+        float normalizer = not_numbers ? NAN : 0;
+        if (normalized && !not_numbers) {
+            const float largest = _mm512_reduce_max_ps(largest_of);
+            float sum = 0;
+            for (long i = 0; i < vocabulary; i++) sum += expf(logits[i] - largest);
+            normalizer = largest + std::log(sum);
+        }
+        std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, Beams::LAST});
+        if (must_end[row]) list[0].log_prob = logits[Beams::LAST];
+        for (long i = must_end[row] ? vocabulary : Beams::LAST; i < vocabulary; i += LANES) {
+            const __mmask16 mask = lanes(vocabulary - i);
+            const __m512 x = _mm512_maskz_loadu_ps(mask, logits + i), worst = _mm512_set1_ps(list.back().log_prob);
+            for (unsigned more = _mm512_mask_cmp_ps_mask(mask, x, worst, _CMP_GT_OQ); more; more &= more - 1) {
+                const long token = i + __builtin_ctz(more);
+                if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
+            }
+        }
+        for (const Candidate& candidate : list) *best++ = candidate.log_prob - normalizer, *tokens++ = candidate.token;
+    }
+}
+
+// Beam search, as `nmt.decoding.beam.advance`: each row (ascending) has its best `width` next tokens. An exact search
+// has an infinite margin.
+void advance(
+    const Beams& b, const long* rows, const float* next_log_probs, const long* next_tokens, const float* penalties,
+    long count, long width, float margin, long growth
+) {
+    std::vector<Candidate> list(2 * b.beam);
+    std::vector<int> before(b.beam * 2 * b.positions);
+    const long* const end = rows + count;
+    while (rows < end) {
+        const long sentence = *rows / b.beam, length = b.lengths[sentence];
+        std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, Beams::LAST});
+        for (; rows < end && *rows / b.beam == sentence; rows++, next_log_probs += width, next_tokens += width)
+            for (long i = 0; i < width; i++) {
+                const float log_prob = b.log_probs[*rows] + next_log_probs[i];
+                if (!(log_prob > list.back().log_prob)) break;  // nor is the rest, or it is not a number
+                insert(list, {log_prob, *rows % b.beam, next_tokens[i]});
+            }
+        float* finished = b.finished + sentence * b.best;
+        for (long rank = 0; rank < b.beam && list[rank].log_prob > -INFINITY; rank++) {
+            const float normalized = list[rank].log_prob / penalties[length];
+            float* worst = std::min_element(finished, finished + b.best);
+            if (list[rank].token != Beams::LAST || !(normalized > *worst)) continue;
+            *worst = normalized;
+            b.finish(sentence, worst - finished, list[rank].log_prob, b.history_of(sentence, list[rank].parent));
+        }
+        const long limit = b.limits[sentence];
+        const long longest = std::isinf(margin) ? limit : std::min(limit, length + length / growth + 1);
+        const float bound = *std::min_element(finished, finished + b.best) * penalties[longest];
+        const float least = list[b.best - 1].log_prob - margin;
+        int* history = b.history_of(sentence, 0);
+        for (long row = 0; row < 2 * b.beam; row++)
+            std::copy_n(history + row * b.positions, length, &before[row * b.positions]);
+        long place = 0, active = 0;
+        for (const Candidate& next : list) {
+            if (place == b.beam || next.token == Beams::LAST) continue;
+            const bool is_kept = next.log_prob > bound && next.log_prob >= least;
+            active += is_kept;
+            for (long row = 0; row < 2; row++)
+                std::copy_n(&before[(2 * next.parent + row) * b.positions], length, history + (2 * place + row) * b.positions);
+            b.extend(sentence, place++, is_kept ? next.log_prob : -INFINITY, next.token);
+        }
+        for (; place < b.beam; place++) b.extend(sentence, place, -INFINITY, 0);
+        b.lengths[sentence] += active > 0;
+    }
+}
+
+// Greedy search and sampling, as `nmt.decoding.beam.extend_each`: each row has one next token.
+void extend_each(
+    const Beams& b, const long* rows, const float* next_log_probs, const long* next_tokens, long count
+) {
+    const long* const end = rows + count;
+    while (rows < end) {
+        const long sentence = *rows / b.beam;
+        long active = 0;
+        for (; rows < end && *rows / b.beam == sentence; rows++, next_log_probs++, next_tokens++) {
+            const long place = *rows % b.beam;
+            const float log_prob = b.log_probs[*rows] + *next_log_probs;
+            const bool is_number = log_prob > -INFINITY, ends = is_number && *next_tokens == Beams::LAST;
+            if (ends) b.finish(sentence, place, log_prob, b.history_of(sentence, place));
+            b.extend(sentence, place, is_number && !ends ? log_prob : -INFINITY, *next_tokens);
+            active += is_number && !ends;
+        }
+        b.lengths[sentence] += active > 0;
+    }
+}
+}
