@@ -229,7 +229,8 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
         ]
         run.write_translations("test.txt", result.translations)
         write_output(run.path / "test.json", json.dumps(scores, indent=2) + "\n", follow=False)
-        run.log_test(recipe, {"bleu": result.bleu, "chrf": result.chrf})
+        if run.board is not None:
+            run.board.log_test(recipe, {"bleu": result.bleu, "chrf": result.chrf})
         print_scores(run, console)
 
 

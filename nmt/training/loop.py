@@ -26,6 +26,7 @@ from nmt.training.optimizer import initial_model
 from nmt.training.progress import IntervalSums, perplexity
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
+from nmt.training.tensorboard import TensorBoard
 from nmt.training.trial import check_largest_batches
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Evaluation, evaluate, mean_loss, validation_texts
@@ -261,9 +262,10 @@ class Training:
             for code, (bleu, chrf) in evaluation.by_language.items():
                 figures |= {f"bleu_{code}": bleu, f"chrf_{code}": chrf}
             self.run.log(self._record("validation", figures))
-            self.run.log_samples(progress.step, evaluation.samples)
-            if settings.tensorboard == "all" and not distributed.rank():
-                self._log_details(evaluation)
+            if self.run.board is not None:
+                self.run.board.log_samples(progress.step, evaluation.samples)
+                if settings.tensorboard == "all":
+                    self._log_tensors(self.run.board, evaluation)
         progress.validated_at = progress.step
         self.save()
         self._lap()  # not a part of the next interval
@@ -281,7 +283,7 @@ class Training:
         self.display.validating(sum(len(text.sources) for text in texts))
         return replace(evaluate(loaded, recipe.runtime, texts), loss=loss)
 
-    def _log_details(self, evaluation: Evaluation) -> None:
+    def _log_tensors(self, board: TensorBoard, evaluation: Evaluation) -> None:
         """Write weights, gradients of the last update, and the attention of a sample to TensorBoard."""
         weights, (source, _, translation) = self.updater.weights, evaluation.samples[0]
         tensors = {"weights": weights.views(weights.all.detach()), "gradients": weights.views(weights.gradient)}
@@ -290,7 +292,7 @@ class Training:
         ids = [*tokenizers.source.tag_ids([tag, evaluation.texts[0].tag]), *tokenizers.source.encode(source), EOS]
         target = [BOS, *tokenizers.target.encode(translation)]
         read = (torch.tensor(side, device=device) for side in (ids, target))
-        self.run.log_details(self.progress.step, tensors, attention_weights(self.model, *read).cross)
+        board.log_tensors(self.progress.step, tensors, attention_weights(self.model, *read).cross)
 
     def save(self) -> None:
         """Write the checkpoint of the current step. Collective: no rank returns before it is on the disk."""

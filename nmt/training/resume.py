@@ -11,8 +11,9 @@ from nmt.model.checkpoint import read_configuration
 from nmt.system import distributed
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
+from nmt.training.checkpoint_files import OPTIMIZER_FILE, is_checkpoint, load_checkpoint, remove_checkpoint
 from nmt.training.progress import PROGRESS_FILE, RUN, Progress, check_format, read_progress
-from nmt.training.run import OPTIMIZER_FILE, RunDirectory, is_checkpoint, remove_checkpoint
+from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 
 # keys, with all below them; train.stop.steps changes updates under a schedule that ends there, but only later ones, and
@@ -97,7 +98,7 @@ def resume(run: RunDirectory, updater: Updater, warn: Callable[[str], None] = la
             f"{directory}: rank {distributed.rank()} does not find this checkpoint; run: must be on a disk that all "
             "machines share"
         )
-    return run.load(directory, updater)
+    return load_checkpoint(directory, updater)
 
 
 def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None:

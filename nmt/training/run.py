@@ -20,22 +20,17 @@ Of several ranks, the first one writes; all of them load. A run may come from ot
 is never followed to write.
 """
 
-import html
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor
-
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
-from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.device import environment
-from nmt.model.checkpoint import CONFIG_FILE, WEIGHTS_FILE, LoadedModel, load_weights, weights_of, write_model
+from nmt.model.checkpoint import LoadedModel
 from nmt.system import distributed
 from nmt.system.files import (
     disk_errors,
@@ -43,21 +38,15 @@ from nmt.system.files import (
     real_path,
     regular_file,
     replace_link,
-    write_digested,
     write_output,
 )
-from nmt.text.tokenizer import TOKENIZER_NAMES
-from nmt.training.optimizer import load_optimizer, optimizer_tensors
-from nmt.training.progress import PROGRESS_FILE, PROGRESS_VERSION, RUN, Progress, read_progress
+from nmt.training.checkpoint_files import is_checkpoint, remove_checkpoint, remove_unfinished, write_checkpoint
+from nmt.training.progress import RUN, Progress
+from nmt.training.tensorboard import TensorBoard
 from nmt.training.update import Updater
 
-OPTIMIZER_FILE = "optimizer.safetensors"
-# in the order in which they are removed
-_CHECKPOINT_FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, *TOKENIZER_NAMES)
-# what a killed process leaves of a file that it was writing: safetensors, and `write_output`
-_UNFINISHED = re.compile(r"\.tmp\w{6}|\.(config|progress)\.json\.[0-9a-f]{8}\.partial")
-_UNFINISHED_OF_RUN = re.compile(r"\.(run\.json|recipe\.yaml|test\.json|best|last)\.[0-9a-f]{8}\.partial")
-_PIXELS = 8  # on each side of an attention weight
+# what a killed process leaves of a file that it was writing
+_UNFINISHED = re.compile(r"\.(run\.json|recipe\.yaml|test\.json|best|last)\.[0-9a-f]{8}\.partial")
 _STEP = "step-" + 8 * "[0-9]"
 
 
@@ -69,7 +58,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.recipe = path / "recipe.yaml"
-        self._tensorboard: Any = None  # a writer, with train.tensorboard
+        self.board: TensorBoard | None = None  # with train.tensorboard, on rank 0
 
     def locked(self, warn: Callable[[str], None] = lambda message: None) -> AbstractContextManager[None]:
         """Hold the run for this process; the system releases the lock when the process ends.
@@ -93,7 +82,7 @@ class RunDirectory:
         The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        remove_unfinished(self.path, _UNFINISHED_OF_RUN)
+        remove_unfinished(self.path, _UNFINISHED)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
             events = self.path.glob("tensorboard/events.out.tfevents.*")
@@ -110,15 +99,8 @@ class RunDirectory:
             else:
                 remove_unfinished(directory)
         if recipe.train.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter  # may not be installed
-
-            # TensorBoard ignores this step and later ones in the files of the training before
             following = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
-            self._tensorboard = SummaryWriter(self.path / "tensorboard", purge_step=following)
-            text = recipe_to_yaml(recipe, self.path)
-            self._tensorboard.add_text("recipe", "".join(f"    {line}\n" for line in text.splitlines()))
-            losses = ["Multiline", ["train/loss", "validation/loss"]]
-            self._tensorboard.add_custom_scalars({"loss": {"training and validation": losses}})
+            self.board = TensorBoard(self.path, recipe, following)
         if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
             with disk_errors(self.metrics), open(self.metrics, "r+b", opener=regular_file) as stream:
                 stream.truncate(stream.read().rfind(b"\n") + 1)
@@ -133,17 +115,7 @@ class RunDirectory:
         All others except the best few are removed, unless all stay.
         """
         directory = self.checkpoint(progress.step)
-        try:
-            with disk_errors(directory):
-                directory.mkdir(exist_ok=True)
-                write_digested(directory / PROGRESS_FILE, PROGRESS_VERSION, asdict(progress))
-                if not is_checkpoint(directory):
-                    moments = optimizer_tensors(updater.optimizer, updater.weights)
-                    write_model(directory, loaded, {OPTIMIZER_FILE: moments, WEIGHTS_FILE: weights_of(updater.model)})
-        except BaseException:
-            if not is_checkpoint(directory):
-                remove_checkpoint(directory)  # a full disk needs the space
-            raise
+        write_checkpoint(directory, loaded, updater, progress)
         self.link(progress)
         if keep_best == "all":
             return
@@ -161,15 +133,6 @@ class RunDirectory:
         elif (self.path / "best").is_symlink():  # in a run of others it may lead anywhere
             (self.path / "best").unlink()
 
-    def load(self, directory: Path, updater: Updater) -> Progress:
-        """Load a checkpoint into model and optimizer; return its progress."""
-        progress = read_progress(directory)
-        load_weights(updater.model, directory / WEIGHTS_FILE)
-        load_optimizer(
-            updater.optimizer, updater.weights, directory / OPTIMIZER_FILE, step=progress.step - progress.skipped
-        )
-        return progress
-
     def log_message(self, line: str) -> None:
         """Append a message to train.log; no training ends because that is impossible."""
         with suppress(OSError), open(self.path / "train.log", "a", encoding="utf-8", opener=regular_file) as stream:
@@ -181,45 +144,8 @@ class RunDirectory:
             return
         with disk_errors(self.metrics), open(self.metrics, "a", encoding="utf-8", opener=regular_file) as stream:
             stream.write(json.dumps(record, allow_nan=False) + "\n")
-        if self._tensorboard is not None:
-            for name, value in record.items():
-                if name != "step" and isinstance(value, (int, float)):
-                    self._tensorboard.add_scalar(f"{record['type']}/{name}", value, record["step"])
-            self._tensorboard.flush()
-
-    def log_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
-        """Write source, reference and translation of sentences to TensorBoard, with train.tensorboard."""
-        if self._tensorboard is not None:
-            texts = ("  \n".join(map(html.escape, sample)) for sample in samples)
-            self._tensorboard.add_text("validation/samples", "\n\n".join(texts), step)
-            self._tensorboard.flush()
-
-    def log_test(self, recipe: Recipe, scores: Mapping[str, float]) -> None:
-        """Write the scores of the test text, and the settings behind them, to TensorBoard, with train.tensorboard."""
-        if self._tensorboard is not None:
-            settings = {one.key: one.now for one in differences({}, recipe.model_dump(mode="json"))}
-            plain = {
-                key: value if isinstance(value, (int, float, str)) else str(value) for key, value in settings.items()
-            }
-            named = {f"test/{name}": value for name, value in scores.items()}
-            # in the folder of the writer: another one would be a second run
-            self._tensorboard.add_hparams(plain, named, run_name=".")
-            self._tensorboard.flush()
-
-    def log_details(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], attention: Tensor) -> None:
-        """Write histograms of tensors by kind and name, and attention (L, H, T, S) as an image, to TensorBoard.
-
-        The image has a row for each layer and a column for each head, whose queries are rows; white is 1.
-        """
-        for kind, by_name in tensors.items():
-            for name, values in by_name.items():
-                if values.isfinite().all():  # a skipped update may have left others
-                    self._tensorboard.add_histogram(f"{kind}/{name}", values, step)
-        layers, heads, *shape = attention.shape
-        image = attention.transpose(1, 2).reshape(1, layers * shape[0], heads * shape[1])
-        enlarged = image.repeat_interleave(_PIXELS, 1).repeat_interleave(_PIXELS, 2)
-        self._tensorboard.add_image("validation/attention", enlarged, step)
-        self._tensorboard.flush()
+        if self.board is not None:
+            self.board.log(record)
 
     def write_translations(self, name: str, texts: Sequence[Sequence[str]]) -> None:
         """Write the translations of one text after the other, a line each; on rank 0."""
@@ -239,27 +165,3 @@ class RunDirectory:
     def best(self) -> Path:
         """The best checkpoint, or the last one if none was validated."""
         return self.path / ("best" if (self.path / "best").exists() else "last")
-
-
-def is_checkpoint(directory: Path) -> bool:
-    """Return whether a folder is a complete checkpoint, rather than one that is being written or removed, or a link."""
-    return (directory / CONFIG_FILE).is_file() and not directory.is_symlink()
-
-
-def remove_checkpoint(directory: Path) -> None:
-    """Remove the files of a checkpoint, and its folder unless a user has put other files into it; of a link itself."""
-    if directory.is_symlink():
-        directory.unlink()
-        return
-    for name in _CHECKPOINT_FILES:
-        (directory / name).unlink(missing_ok=True)
-    remove_unfinished(directory)
-    with suppress(OSError):  # it is not empty
-        directory.rmdir()
-
-
-def remove_unfinished(directory: Path, names: re.Pattern[str] = _UNFINISHED) -> None:
-    """Remove what a killed process left in a checkpoint, or with other names in a run, of what it was writing."""
-    for path in list(directory.iterdir()) if directory.is_dir() else []:
-        if names.fullmatch(path.name) and (path.is_symlink() or path.is_file()):
-            path.unlink()

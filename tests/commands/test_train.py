@@ -62,15 +62,15 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
 
 SLOW_TO_SAVE = """
 import time
-import nmt.training.run
+import nmt.training.checkpoint_files
 
-def write_slowly(directory, loaded, tensors, plain=nmt.training.run.write_model):
+def write_slowly(directory, loaded, tensors, plain=nmt.training.checkpoint_files.write_model):
     if "00000004" not in directory.name:
         print("saving", flush=True)
         time.sleep(10**6)
     plain(directory, loaded, tensors)
 
-nmt.training.run.write_model = write_slowly
+nmt.training.checkpoint_files.write_model = write_slowly
 """
 
 

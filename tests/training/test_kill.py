@@ -13,7 +13,7 @@ from tests.training.runs import QUIET, assert_same_run, train_run
 DRIVER = """
 import os, random, signal, sys
 from pathlib import Path
-import nmt.cli, nmt.commands.train, nmt.training.loop, nmt.training.run
+import nmt.cli, nmt.commands.train, nmt.training.checkpoint_files, nmt.training.loop
 from tests.kill_points import kill_at_call
 
 # it takes a quarter of a second of each start
@@ -35,7 +35,7 @@ def lines():
 POINTS = {
     "while starting": (20_000, (nmt.commands.train, "Training"), [1]),
     "while training": (20_000, (nmt.training.loop.Training, "step"), range(5, 8)),
-    "while saving": (400, (nmt.training.run, "write_model"), [1, 2, 2]),
+    "while saving": (400, (nmt.training.checkpoint_files, "write_model"), [1, 2, 2]),
 }
 for kind in [*kinds, None]:
     if kind is not None:

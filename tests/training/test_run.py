@@ -232,7 +232,8 @@ def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
         for step in steps:
             board.log({"type": "train", "step": step, "loss": step / len(steps), "name": "text"})
         save(run, Progress(step=2))  # where the second training begins
-    board.log_test(tiny_recipe(run.path), {"bleu": 41.5})
+    assert board.board is not None
+    board.board.log_test(tiny_recipe(run.path), {"bleu": 41.5})
     reader = EventAccumulator(str(run.path / "tensorboard")).Reload()
     assert reader.Tags()["scalars"] == ["train/loss", "test/bleu"]
     assert reader.Scalars("test/bleu")[0].value == 41.5
@@ -243,6 +244,15 @@ def test_tensorboard_shows_the_numbers_of_the_log(run: RunDirectory) -> None:
     assert reader.PluginTagToContent("custom_scalars")
     curve = [(event.step, round(event.value, 4)) for event in reader.Scalars("train/loss")]
     assert curve == [(1, 0.3333), (2, 0.6667), (3, 1.5), (4, 2.0)]
+
+
+def test_tensorboard_does_not_follow_a_link(run: RunDirectory, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    run.path.mkdir(exist_ok=True)
+    (run.path / "tensorboard").symlink_to(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="tensorboard: expected a folder, found a symbolic link"):
+        run.open(tiny_recipe(run.path, tensorboard=True))
+    assert not list((tmp_path / "mine").iterdir())
 
 
 class RecordingWriter(dict[tuple[str, str], dict[int, Any]]):
