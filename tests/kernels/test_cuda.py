@@ -82,12 +82,12 @@ def test_loss_and_gradients_equal_those_of_plain_torch(changes: dict[str, object
 def test_logits_of_padded_sentences_and_their_search_equal_those_of_plain_torch(
     changes: dict[str, object],
 ) -> None:
-    sources = [[5] * length + [3] for length in (3, 60, 7, 9, 70)]
+    sources = [[5] * length + [3] for length in (3, 7, 70)]
     source, _ = padded(sources)
-    target, _ = padded([[2] + [8] * length for length in (60, 4, 66, 1, 2)])
+    target, _ = padded([[2] + [8] * length for length in (66, 4, 1)])
     plain, ours = (model_with(kernels, **changes).eval() for kernels in (Kernels(DEVICE), CudaKernels(DEVICE)))
     assert_near(ours(source.to(DEVICE), None, target.to(DEVICE)), plain(source.to(DEVICE), None, target.to(DEVICE)))
-    options = SearchOptions(beam=2, max_length=MaxLength(factor=0, extra=5))
+    options = SearchOptions(beam=2, max_length=MaxLength(factor=0, extra=3))
     found, expected = (search([model.for_inference(model.kernels)], sources, options) for model in (ours, plain))
     assert [best[0].tokens for best in found] == [best[0].tokens for best in expected]
 

@@ -64,9 +64,9 @@ def test_recorded_last_step_decides_in_a_resumed_training(
             assert train_run(texts, tmp_path / "run", *overrides).signal is not None
     assert train_run(texts, tmp_path / "run", *overrides) == whole
     assert_same_run(tmp_path / "whole", tmp_path / "run")
-    longer = train_run(texts, tmp_path / "run", *overrides, "train.stop.minutes=60")
+    longer = train_run(texts, tmp_path / "run", *overrides, "train.stop.minutes=4")
     assert longer.step > whole.step
-    assert longer.reason == "train.stop.minutes is 60"
+    assert longer.reason == "train.stop.minutes is 4"
 
 
 def test_limit_shorter_than_a_step_ends_after_one(
