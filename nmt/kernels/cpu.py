@@ -15,11 +15,11 @@ import sys
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.kernels import native
-from nmt.kernels.reference import DecoderStep, Encoder, Kernels, LayerWeights, Precision, Product, Searching, Stream
+from nmt.kernels.reference import DecoderStep, Encoder, Kernels, LayerWeights, Precision, Product, Searching
 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
@@ -94,12 +94,6 @@ class CpuKernels(Kernels):
         output: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
         output = output.relu_() if relu else output
         return output if x.dim() == 2 else output.view(*x.shape[:-1], -1)
-
-    def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-        """Add and normalize in one pass in inference."""
-        if not self.has_native or torch.is_grad_enabled() or stream[0].dtype != torch.float32:
-            return super().add_norm(stream, dropout, norm)
-        return native.add_norm(*stream, norm)
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """Round p to a multiple of 1/256, see `_ByteMaskDropout`."""

@@ -37,12 +37,6 @@ struct Product {  // with a constant weight
     void (*multiply)(const Product&, void*, float*, const float*, long, bool);
 };
 
-// Write z = x + y (without y, z is x and not written) and its layer norm.
-extern "C" void add_norm(
-    float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width,
-    float epsilon
-);
-
 struct RowsAttention {                                     // see attention_rows.cpp and native.py
     void *queries, *keys, *values, *output;                // output: in the backward pass its gradient
     void *query_gradient, *key_gradient, *value_gradient;  // in the forward pass unused

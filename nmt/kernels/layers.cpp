@@ -22,6 +22,7 @@ struct Layers {
     long count, dim, heads, inner;
     enum Activation : long { RELU, GELU, SWISH, SWIGLU } activation;
     long is_pre_norm;
+    float epsilon;
 };
 
 static void prefetch(const void* numbers, long bytes) {
@@ -75,6 +76,22 @@ static void attend(
     }
 }
 
+// Write z = x + y (without y, z is x and not written) and its layer norm.
+static void add_norm(
+    float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width,
+    float epsilon
+) {
+    for (; rows > 0; rows--, z += width, out += width, x += width, y += y ? width : 0) {
+        float sum = 0, squares = 0;
+        for (long i = 0; i < width; i++) sum += out[i] = y ? x[i] + y[i] : x[i];
+        if (y) std::copy(out, out + width, z);
+        const float mean = sum / width;
+        for (long i = 0; i < width; i++) squares += (out[i] - mean) * (out[i] - mean);
+        const float scale = 1 / std::sqrt(squares / width + epsilon);
+        for (long i = 0; i < width; i++) out[i] = (out[i] - mean) * scale * weight[i] + bias[i];
+    }
+}
+
 // Rotary positions: pairs of numbers of queries and keys, (3 * dim) with values, are rotated by angles of a position.
 static void rotate(const Layers& d, float* first, long position) {
     if (!d.rotations) return;
@@ -116,10 +133,9 @@ struct State {
     const Layers& d;
     float *x, *normalized, *attended, *y, *wide, *scratch;
     long rows;
-    float epsilon;
     const float* not_added = nullptr;  // with pre-norm: the output of the sublayer before
 
-    State(const Layers& d, float* x, float* scratch, long rows, float epsilon) : d(d), x(x), rows(rows), epsilon(epsilon) {
+    State(const Layers& d, float* x, float* scratch, long rows) : d(d), x(x), rows(rows) {
         normalized = scratch, attended = normalized + rows * d.dim, y = attended + rows * d.dim, wide = y + rows * d.dim;
         this->scratch = wide + rows * std::max(3 * d.dim, d.layers->inner->outputs);
     }
@@ -132,12 +148,12 @@ struct State {
     template <class Function>
     void sublayer(const float* const (&norm)[2], Function write_y) {
         if (d.is_pre_norm) {
-            add_norm(x, normalized, x, not_added, norm[0], norm[1], rows, d.dim, epsilon);
+            add_norm(x, normalized, x, not_added, norm[0], norm[1], rows, d.dim, d.epsilon);
             write_y(normalized);
             not_added = y;
         } else {
             write_y(x);
-            add_norm(normalized, x, x, y, norm[0], norm[1], rows, d.dim, epsilon);
+            add_norm(normalized, x, x, y, norm[0], norm[1], rows, d.dim, d.epsilon);
         }
     }
 
@@ -151,7 +167,7 @@ struct State {
 
     void end() {
         if (!d.is_pre_norm) return;
-        add_norm(x, normalized, x, not_added, d.last_norm[0], d.last_norm[1], rows, d.dim, epsilon);
+        add_norm(x, normalized, x, not_added, d.last_norm[0], d.last_norm[1], rows, d.dim, d.epsilon);
         std::copy(normalized, normalized + rows * d.dim, x);
     }
 };
@@ -167,7 +183,7 @@ struct Embedding {
 template <class Number>
 static void decode(
     const Layers& d, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
-    float* x, float* scratch, long rows, float epsilon
+    float* x, float* scratch, long rows
 ) {
     const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
     for (long row = 0; row < rows; row++) {
@@ -176,7 +192,7 @@ static void decode(
         float* to = x + row * d.dim;
         for (long i = 0; i < d.dim; i++) to[i] = token[i] * embedding.scale + (embedding.positions ? added[i] : 0);
     }
-    State s(d, x, scratch, rows, epsilon);
+    State s(d, x, scratch, rows);
     for (const Layer* layer = d.layers; layer < d.layers + d.count; layer++, cells += 2) {
         s.sublayer(layer->norms[0], [&](const float* input) {
             s.multiply(layer->query_key_value, input, s.wide);
@@ -199,9 +215,9 @@ extern "C" {
 decltype(&decode<float>) decode_fp32 = decode<float>, decode_bf16 = decode<Bfloat16>;
 
 // All tokens of sentences pass through the encoder; `sentences` is what attention needs but tensors.
-void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch, float epsilon) {
+void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch) {
     RowsAttention rows = sentences;
-    State s(d, x, scratch, rows.query_offsets[rows.sentences], epsilon);
+    State s(d, x, scratch, rows.query_offsets[rows.sentences]);
     rows.queries = s.wide, rows.keys = s.wide + d.dim, rows.values = s.wide + 2 * d.dim, rows.output = s.attended;
     rows.query_stride = rows.key_stride = 3 * d.dim, rows.output_stride = d.dim;
     rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more

@@ -34,7 +34,7 @@ _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-
 _SOURCES = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".cpp", ".h"))
 _LONG, _POINTER, _BOOL, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_bool, ctypes.c_float
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _BOOL)
-_DECODE = ctypes.CFUNCTYPE(None, *[_POINTER] * 7, _LONG, _FLOAT)
+_DECODE = ctypes.CFUNCTYPE(None, *[_POINTER] * 7, _LONG)
 _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
 _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
@@ -190,7 +190,8 @@ class ConstantProduct:
         out = self._tensors[1].new_empty(*x.shape[:-1], self.outputs)
         rows = out.numel() // self.outputs
         scratch = x.new_empty(self.scratch(rows))
-        self._multiply(self.address, scratch.data_ptr(), out.data_ptr(), x.data_ptr(), rows, relu)
+        pointers = scratch.data_ptr(), out.data_ptr(), x.data_ptr()
+        self._multiply(self.address, *pointers, rows, relu)
         return out
 
 
@@ -231,23 +232,19 @@ def screened_product(
     return multiplied
 
 
-def add_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    """Return z = x + y (..., D) in fp32, x without y, and its layer norm; not differentiable."""
-    loaded = library()
-    assert loaded is not None
-    x, y = x.contiguous(), None if y is None else y.float().contiguous()
-    z, normalized = x if y is None else torch.empty_like(x), torch.empty_like(x)
-    tensors = (z, normalized, x, y, norm.weight, norm.bias)
-    pointers = (_POINTER(None if tensor is None else tensor.data_ptr()) for tensor in tensors)
-    loaded.add_norm(*pointers, _LONG(x.numel() // x.size(-1)), _LONG(x.size(-1)), ctypes.c_float(norm.eps))
-    return z, normalized
-
-
 # steps of a search
 
 
 class _Embedding(ctypes.Structure):
     _fields_ = (("tokens", _POINTER), ("positions", _POINTER), ("last", _LONG), ("scale", _FLOAT))
+
+
+class _Layers(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("layers", "last_weight", "last_bias", "rotations")),
+        *((name, _LONG) for name in ("count", "dim", "heads", "inner", "activation", "is_pre_norm")),
+        ("epsilon", _FLOAT),
+    )
 
 
 class Layers:
@@ -256,7 +253,7 @@ class Layers:
     def __init__(self, weights: LayerWeights) -> None:
         loaded, settings = library(), weights.settings
         assert loaded is not None
-        self._weights, self._epsilon, self._encode = weights, settings.norm_epsilon, loaded.encode
+        self._weights, self._encode = weights, loaded.encode
         names = {torch.float32: "decode_fp32", torch.bfloat16: "decode_bf16"}
         self._decode = {dtype: _DECODE.in_dll(loaded, name) for dtype, name in names.items()}
         products = [product for layer in weights.products for product in layer if product is not None]
@@ -282,7 +279,7 @@ class Layers:
         attention = (_LONG * 22)(*[0] * 9, offsets.ctypes.data, offsets.ctypes.data, *[0] * 5, *sizes)
         x = x.to(torch.float32, copy=True)
         scratch = self._scratch(x, self._scratch_of_attention(width, rows.longest))
-        self._encode(self._struct(rows.longest), attention, *_addresses(x, scratch), _FLOAT(self._epsilon))
+        self._encode(ctypes.byref(self._struct(rows.longest)), attention, *_addresses(x, scratch))
         return x
 
     def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
@@ -299,19 +296,20 @@ class Layers:
         x = embedding.tokens.new_empty(rows, self._dim)
         scratch = self._scratch(x, (2 + self._heads) * longest)
         inputs = ctypes.addressof(embedded), tokens.data_ptr(), (_LONG * len(both))(*both), (_LONG * len(cells))(*cells)
-        decode = self._decode[targets[0].dtype]
-        decode(self._struct(longest), *inputs, x.data_ptr(), scratch.data_ptr(), rows, self._epsilon)
+        decode, layers = self._decode[targets[0].dtype], self._struct(longest)
+        decode(ctypes.addressof(layers), *inputs, x.data_ptr(), scratch.data_ptr(), rows)
         return x
 
     def _scratch(self, x: Tensor, of_attention: int) -> Tensor:
         rows = len(x)
         return x.new_empty(rows * (3 * self._dim + self._wide) + max(of_attention, self._scratch_of_products(rows)))
 
-    def _struct(self, longest: int) -> Any:
+    def _struct(self, longest: int) -> _Layers:
         """Return the arguments that are the same in each call, for positions below `longest`."""
         rotations = _rotations(1 << longest.bit_length(), self._dim // self._heads) if self._is_rotary else None
         address = 0 if rotations is None else rotations.data_ptr()
-        return (_LONG * 10)(ctypes.addressof(self._layers), *_pointers(self._weights.last_norm), address, *self._sizes)
+        pointers = ctypes.addressof(self._layers), *_pointers(self._weights.last_norm), address
+        return _Layers(*pointers, *self._sizes, self._weights.settings.norm_epsilon)
 
 
 def layers(weights: LayerWeights) -> Layers | None:

@@ -144,21 +144,6 @@ decltype(Product::multiply) multiply_tiles_bf16 = multiply_tiles;
 decltype(Product::multiply) multiply_int8 = multiply<INT8>;
 #endif
 
-void add_norm(
-    float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width,
-    float epsilon
-) {
-    for (; rows > 0; rows--, z += width, out += width, x += width, y += y ? width : 0) {
-        float sum = 0, squares = 0;
-        for (long i = 0; i < width; i++) sum += out[i] = y ? x[i] + y[i] : x[i];
-        if (y) std::copy(out, out + width, z);
-        const float mean = sum / width;
-        for (long i = 0; i < width; i++) squares += (out[i] - mean) * (out[i] - mean);
-        const float scale = 1 / std::sqrt(squares / width + epsilon);
-        for (long i = 0; i < width; i++) out[i] = (out[i] - mean) * scale * weight[i] + bias[i];
-    }
-}
-
 // Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
 void refine(float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride) {
     for (; rows > 0; rows--, logits += stride, x += inputs) {

@@ -99,24 +99,6 @@ def test_products_in_int8_are_precise_to_hundredths(inputs: int) -> None:
 
 @needs_native
 @torch.inference_mode()
-@pytest.mark.parametrize("added", [True, False])
-@pytest.mark.parametrize("width", [12, 64, 500])
-def test_norm_of_a_sum_equals_the_formula(added: bool, width: int) -> None:
-    x, norm = torch.randn(9, width), torch.nn.LayerNorm(width, eps=0.1 if added else 1e-5)
-    norm.weight.copy_(torch.randn(width))
-    norm.bias.copy_(torch.randn(width))
-    y = torch.randn(9, width) if added else None
-    z, normalized = native.add_norm(x, y, norm)
-    exact = x.double() + (y.double() if y is not None else 0)
-    torch.testing.assert_close(z.double(), exact, rtol=1e-6, atol=1e-6)
-    expected = F.layer_norm(exact, (width,), norm.weight.double(), norm.bias.double(), norm.eps)
-    torch.testing.assert_close(normalized.double(), expected, rtol=1e-5, atol=1e-5)
-    x[3, 1] = torch.nan
-    assert torch.equal(native.add_norm(x, y, norm)[1].isnan().all(1), torch.arange(9) == 3)
-
-
-@needs_native
-@torch.inference_mode()
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("place", ["weight", "bias", "input"])
@@ -218,7 +200,9 @@ def test_step_of_the_decoder_equals_that_of_plain_torch(
 ) -> None:
     """Cells are rounded to their type, also the newest ones before they are read; the rest is fp32."""
     torch.manual_seed(seed)
-    model = Transformer(ModelSettings.model_validate(SETTINGS | {"positions": positions}), 90, 90).eval()
+    model = Transformer(
+        ModelSettings.model_validate(SETTINGS | {"positions": positions, "norm_epsilon": 0.01}), 90, 90
+    ).eval()
     tokens, cache = step_of(shape, dtype)
     copies = copy.deepcopy(cache)
     expected = model.decode_step(tokens, cache)
