@@ -6,7 +6,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +24,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
 # The colour of text and axes; in a page that of its text, which depends on the theme.
 INK = "#1b1f24"
@@ -148,14 +149,15 @@ def label_ends(axes: Axes, size: float = 9) -> None:
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
+    figure = drawing.figure
     columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
-    lines = [drawing.title, fill(drawing.subject, int(columns * drawing.figure.get_figwidth()))]
-    drawing.figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
-    drawing.figure.savefig(directory / f"{drawing.name}.png", bbox_inches="tight")
-    drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
+    lines = [drawing.title, fill(drawing.subject, int(columns * figure.get_figwidth()))]
+    heading = figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
+    box = Bbox.union([figure.bbox, heading.get_window_extent()]).transformed(figure.dpi_scale_trans.inverted())
+    options: Any = {"bbox_inches": box.padded(0.08)}
+    figure.savefig(directory / f"{drawing.name}.png", **options)
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
-    svg = _svg(drawing.figure, metadata=metadata, bbox_inches="tight")
-    (directory / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
+    (directory / f"{drawing.name}.svg").write_text(_svg(figure, metadata=metadata, **options), encoding="utf-8")
 
 
 def inline_svg(drawing: Drawing) -> str:
@@ -173,34 +175,31 @@ def _svg(figure: Figure, **options: Any) -> str:
     """Return a figure as SVG without indentation, which is a tenth of it."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", **options)
+    figure.set_layout_engine("none")  # the layout stays as it is; to compute it again takes longer than to draw
     return re.sub(r"\n +", "\n", stream.getvalue())
 
 
-def label_cells(image: Any, labels: Sequence[Sequence[str]], size: float = 7) -> None:
-    """Write a label into each cell of an image, black on light cells and white on dark ones."""
-    for (row, column), shade in np.ndenumerate(image.norm(image.get_array())):
-        colour = "#000000" if shade > 0.5 else "#ffffff"
-        image.axes.text(column, row, labels[row][column], ha="center", va="center", color=colour, fontsize=size)
-
-
 def heat_map(
-    panels: Sequence[Axes],
-    values: Iterable[Matrix],
+    axes: Axes,
+    values: Matrix,
     rows: Sequence[str],
     columns: Sequence[str],
     limits: tuple[float, float] = (0.0, 1.0),
+    labels: Sequence[Sequence[str]] | None = None,
 ) -> Any:
-    """Draw matrices of values within limits in panels that share their axes, with a label for each row and column.
+    """Draw a matrix of values within limits, with a label for each row, each column and perhaps each cell.
 
-    Returns the last image, for a legend.
+    Returns the image, for a legend.
     """
-    image = None
-    for axes, matrix in zip(panels, values, strict=True):
-        image = axes.imshow(matrix, vmin=limits[0], vmax=limits[1], aspect="auto")
-        axes.tick_params(length=0, labelsize=8)
-        axes.tick_params(axis="x", labelrotation=90)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-    panels[0].set_xticks(range(len(columns)), columns)
-    panels[0].set_yticks(range(len(rows)), rows)
+    image = axes.imshow(values, vmin=limits[0], vmax=limits[1], aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=0 if columns[0].isdecimal() else 90)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0, labelsize=8)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    for row, texts in enumerate(labels or ()):
+        for column, text in enumerate(texts):
+            is_light = values[row, column] > sum(limits) / 2
+            colour = "#000000" if is_light else "#ffffff"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
     return image
