@@ -58,7 +58,7 @@ class Drawing:
     figure: Figure
     # The function or class whose results are drawn.
     code: str = ""
-    part: Literal["attention", "positions", "training", "search"] = "training"
+    part: Literal["attention", "positions", "training", "search"] = "training"  # in a page in this order
     # The model and the sentence, or the runs, if it is of some.
     subject: str = ""
 
@@ -96,7 +96,6 @@ def drawing_style() -> Iterator[None]:
         "lines.linewidth": 1.8,
         "legend.frameon": False,
         "legend.fontsize": 8,
-        "figure.facecolor": "white",
         "savefig.dpi": 150,
         "image.cmap": "cividis",  # equal steps of lightness for any colour vision; it also prints well in grey
         "image.interpolation": "none",  # in SVG: one pixel for each cell
@@ -133,18 +132,13 @@ def set_logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def label_ends(axes: Axes, size: float = 9) -> None:
-    """Write the label of each line at its right end, without overlap; call it when the limits of the axes are set."""
-    points, lowest = 72 / axes.figure.dpi, -np.inf
-    ends: list[tuple[float, Any, Any]] = []
-    for line in axes.lines:
-        if not str(line.get_label()).startswith("_"):
-            end = np.asarray(line.get_xydata())[-1]
-            ends.append((points * axes.transData.transform(end)[1], end, line))
-    for height, end, line in sorted(ends, key=lambda entry: entry[0]):
-        lowest = max(height, lowest + 1.2 * size)
-        place: Any = {"xytext": (9, lowest - height), "textcoords": "offset points", "va": "center"}
-        axes.annotate(str(line.get_label()), end, **place, color=line.get_color(), fontsize=size)
+def label_ends(axes: Axes) -> None:
+    """Write the labels of one or two lines at their right ends, that of the higher line above its end."""
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    lines.sort(key=lambda line: float(np.asarray(line.get_ydata())[-1]))
+    for line, place in zip(lines, ("center",) if len(lines) == 1 else ("top", "bottom"), strict=True):
+        style: Any = {"textcoords": "offset points", "va": place, "color": line.get_color()}
+        axes.annotate(str(line.get_label()), np.asarray(line.get_xydata())[-1], (6, 0), **style)
 
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
