@@ -138,7 +138,7 @@ def label_ends(axes: Axes) -> None:
     lines.sort(key=lambda line: float(np.asarray(line.get_ydata())[-1]))
     for line, place in zip(lines, ("center",) if len(lines) == 1 else ("top", "bottom"), strict=True):
         style: Any = {"textcoords": "offset points", "va": place, "color": line.get_color()}
-        axes.annotate(str(line.get_label()), np.asarray(line.get_xydata())[-1], (6, 0), **style)
+        axes.annotate(str(line.get_label()), np.asarray(line.get_xydata())[-1], (9, 0), **style)
 
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
@@ -148,10 +148,10 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     lines = [drawing.title, fill(drawing.subject, int(columns * figure.get_figwidth()))]
     heading = figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
     box = Bbox.union([figure.bbox, heading.get_window_extent()]).transformed(figure.dpi_scale_trans.inverted())
-    options: Any = {"bbox_inches": box.padded(0.08)}
-    figure.savefig(directory / f"{drawing.name}.png", **options)
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
-    (directory / f"{drawing.name}.svg").write_text(_svg(figure, metadata=metadata, **options), encoding="utf-8")
+    svg = _svg(figure, metadata=metadata, bbox_inches=box.padded(0.08))
+    (directory / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
+    figure.savefig(directory / f"{drawing.name}.png", bbox_inches=box.padded(0.08))
 
 
 def inline_svg(drawing: Drawing) -> str:
@@ -166,10 +166,12 @@ def inline_svg(drawing: Drawing) -> str:
 
 
 def _svg(figure: Figure, **options: Any) -> str:
-    """Return a figure as SVG without indentation, which is a tenth of it."""
+    """Return a figure as SVG without indentation, which is a tenth of it; the figure keeps its layout."""
+    if engine := figure.get_layout_engine():  # with it, every file would be laid out anew and drawn twice
+        engine.execute(figure)
+        figure.set_layout_engine(None)
     stream = io.StringIO()
     figure.savefig(stream, format="svg", **options)
-    figure.set_layout_engine("none")  # the layout stays as it is; to compute it again takes longer than to draw
     return re.sub(r"\n +", "\n", stream.getvalue())
 
 
