@@ -7,27 +7,12 @@ from nmt.commands.requests import ReportRequest
 from nmt.commands.score import read_parallel, read_text, short_names
 from nmt.config import LanguagePair
 from nmt.errors import ConfigError, NMTError
+from nmt.report import run_sections, translations
 from nmt.report.corpus_section import corpus_html
 from nmt.report.drawing import drawing_style
 from nmt.report.page import Html, element, figures, joined, paragraphs, render_page
 from nmt.report.run_records import RunRecords, run_row
-from nmt.report.run_sections import (
-    comparison_drawings,
-    comparison_heading,
-    curves_html,
-    run_names,
-    run_summary,
-    runs_html,
-    settings_html,
-)
-from nmt.report.translations import (
-    System,
-    Text,
-    comparison_html,
-    quality_html,
-    systems_of_run,
-    translations_html,
-)
+from nmt.report.translations import System, Text, systems_of_run
 from nmt.system.console import Console
 from nmt.system.files import check_output, write_output
 from nmt.text.languages import detect_language
@@ -67,24 +52,24 @@ def _page_of_run(path: Path, console: Console) -> str:
     with console.status("scoring its translations"):
         systems, missing = systems_of_run(run, run.name)
     with console.status("reading the run and its corpus"):
-        sections = {"Translations": translations_html(systems[0])} if systems else {}
+        sections = {"Translations": translations.samples_html(systems[0])} if systems else {}
         sections |= {
-            "Training": curves_html(run),
-            "Quality": quality_html(systems, missing),
+            "Training": run_sections.curves_html(run),
+            "Quality": translations.quality_html(systems, missing),
             "Data": corpus_html(run),
         }
     for reason in missing:
         console.warn(reason)
     with console.status("drawing attention and search"):
-        sections |= {"Attention": _attention_html(run, systems), "Settings": settings_html(run)}
-    heading, lead = run_summary(run, systems)
+        sections |= {"Attention": _attention_html(run, systems), "Settings": run_sections.settings_html(run)}
+    heading, lead = run_sections.run_summary(run, systems)
     return render_page(run.name, sections, element("p", lead, class_="lead"), heading)
 
 
 def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
     """Return the page that compares runs."""
     runs = [RunRecords(path) for path in paths]
-    names, systems = run_names(runs), list[System]()
+    names, systems = run_sections.run_names(runs), list[System]()
     with console.status("scoring the translations"):
         for run, name in zip(runs, names, strict=True):
             found, missing = systems_of_run(run, name)
@@ -92,11 +77,11 @@ def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
             for reason in missing:
                 console.warn(f"{name}: {reason}")
         sections = {
-            "Runs": runs_html(list(map(run_row, names, paths))),
-            "Curves": figures(comparison_drawings(runs)),
-            "Comparison": comparison_html(systems),
+            "Runs": run_sections.runs_html(list(map(run_row, names, paths))),
+            "Curves": figures(run_sections.comparison_drawings(runs)),
+            "Comparison": translations.comparison_html(systems),
         }
-    return render_page(" and ".join(names), sections, heading=comparison_heading(names, systems))
+    return render_page(" and ".join(names), sections, heading=run_sections.comparison_heading(names, systems))
 
 
 def _attention_html(run: RunRecords, systems: Sequence[System]) -> Html:
@@ -127,6 +112,10 @@ def _page_of_files(request: ReportRequest, reference: Path) -> str:
     source = None if request.source is None else lines[request.source]
     common = Text(f"Against {reference.name}", languages, source, lines[reference])
     systems = [System(name, common, lines[file]) for file, name in short_names(request.systems).items()]
-    sections = {"Comparison": comparison_html(systems)} if more else {"Translations": translations_html(systems[0])}
-    sections["Quality"] = quality_html(systems)
+    sections = (
+        {"Comparison": translations.comparison_html(systems)}
+        if more
+        else {"Translations": translations.samples_html(systems[0])}
+    )
+    sections["Quality"] = translations.quality_html(systems)
     return render_page(" and ".join(system.name for system in systems), sections)

@@ -171,7 +171,7 @@ def run_row(name: str, path: Path) -> Row:
         row["pairs"] = Manifest.read(run.prepared).train.kept
     nothing: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
     last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=nothing)
-    best, metrics = run.best or {}, {score["name"] for score in run.test_scores}
+    best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
     return row | {
         "remark": run.state,
         "settings": {one.key: one.now for one in differences({}, run.recipe.model_dump(mode="json"))},

@@ -13,15 +13,7 @@ from nmt.config.section import Difference, differences
 from nmt.evaluation.metrics import RESAMPLES
 from nmt.report.drawing import COLOURS, QUARTER, THIRD, Drawing, label_ends, new_chart, set_logarithmic
 from nmt.report.page import Html, bullets, element, figures, folded, joined, shown, table
-from nmt.report.run_records import (
-    Record,
-    Row,
-    RunRecords,
-    columns_of,
-    differing_settings,
-    run_row,
-    setting_text,
-)
+from nmt.report.run_records import Record, Row, RunRecords, columns_of, differing_settings, run_row, setting_text
 from nmt.report.translations import System
 from nmt.system.console import counted
 from nmt.text.languages import english_name

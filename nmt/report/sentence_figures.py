@@ -127,6 +127,8 @@ _OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
     "pruned": ("pruned: not among the best", "#888888", "--"),
     "dropped": ("dropped: cannot become the best", COLOURS[3], ":"),
 }
+_WEIGHTS = "nmt.model.transformer.attention_weights"
+Tokens = tuple[Sequence[str], Sequence[str]]  # labels of rows and columns
 _BOX_WIDTH, _BOX_HEIGHT = 0.68, 0.72  # of the distance between two nodes
 _BOX_COLUMNS = 10  # letters in a box
 
@@ -153,13 +155,10 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     # a tree that is read shows what a search that has to be fast drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
     tree, _ = search_tree(loaded.model, source_ids, search)
-    is_short = len(attention.source) <= _FEW
-    drawings = [
-        *([head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source)] if is_short else []),
-        *attention_drawings(attention, with_layers),
-        steps_drawing(translator.steps(text, _BEST, to)),
-        search_drawing(tree, translator.tokenizers.target.pieces, search),
-    ]
+    drawings = [*attention_drawings(attention, with_layers), steps_drawing(translator.steps(text, _BEST, to))]
+    drawings.append(search_drawing(tree, translator.tokenizers.target.pieces, search))
+    if len(attention.source) <= _FEW:
+        drawings.insert(0, head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source))
     return [replace(one, subject=f"{model.resolve().name}: {text}") for one in drawings]
 
 
@@ -207,27 +206,24 @@ def attention_drawings(attention: Attention, with_layers: bool = True) -> list[D
     source, read, predicted = attention.source, attention.target[:-1], attention.target[1:]
     tokens = {"encoder": (source, source), "decoder": (read, read), "cross": (predicted, source)}
     sheets, layers = list[Drawing](), list[Drawing]()
-    for kind, (title, _, _, caption) in _KINDS.items():
-        weights: Tensor = getattr(attention, kind)  # (L, H, rows, columns)
-        figure = _sheet(weights, kind, tokens[kind])
-        of_all = f"All heads of all layers, a row of them for each layer. {caption}"
-        name, code = f"attention-{kind}", "nmt.model.transformer.attention_weights"
-        part: Any = (code, "attention")
-        sheets.append(Drawing(f"{name}-sheet", f"{title}, all layers and heads", of_all, figure, *part))
+    for kind, (title, *_, caption) in _KINDS.items():
+        weights: Tensor = getattr(attention, kind)
+        sheet = Drawing(f"attention-{kind}-sheet", f"{title}, all layers and heads",
+                        f"All heads of all layers, a row of them for each layer. {caption}",
+                        _sheet(weights, kind, tokens[kind]), _WEIGHTS, "attention")  # fmt: skip
+        sheets.append(sheet)
         for layer, heads in enumerate(weights if with_layers else (), start=1):
-            figure = _heads_of_layer(heads, kind, tokens[kind])
-            layers.append(Drawing(f"{name}-layer-{layer}", f"{title}, layer {layer}", caption, figure, *part))
+            name, figure = f"attention-{kind}-layer-{layer}", _heads_of_layer(heads, kind, tokens[kind])
+            layers.append(Drawing(name, f"{title}, layer {layer}", caption, figure, _WEIGHTS, "attention"))
     return [*sheets, *layers]
 
 
-def _sheet(weights: Tensor, kind: str, tokens: tuple[Sequence[str], Sequence[str]]) -> Figure:
+def _sheet(weights: Tensor, kind: str, tokens: Tokens) -> Figure:
     """Draw the weights (L, H, rows, columns) of all layers, a row of heads for each."""
-    layers, heads = weights.shape[:2]
-    most = max(map(len, tokens))
+    heads, most = weights.size(1), max(map(len, tokens))
     width = max(6.4 / heads, min(2.0, 0.13 * most))  # inches of a panel
     height = min(1.9, width)
-    figure = new_figure(max(3.6, layers * height + 1.6), heads * width + 1.6)
-    panels = _draw_heads(figure, weights, kind, tokens)
+    figure, panels = _draw_heads(weights, kind, tokens, (height, width))
     for (layer, head), panel in np.ndenumerate(panels):
         panel.tick_params(labelsize=min(8.0, 60 * height / most))
         panel.set_title(f"head {head + 1}" if layer == 0 else "")
@@ -236,29 +232,30 @@ def _sheet(weights: Tensor, kind: str, tokens: tuple[Sequence[str], Sequence[str
     return figure
 
 
-def _heads_of_layer(heads: Tensor, kind: str, tokens: tuple[Sequence[str], Sequence[str]]) -> Figure:
+def _heads_of_layer(heads: Tensor, kind: str, tokens: Tokens) -> Figure:
     """Draw the weights (H, rows, columns) of a layer."""
-    rows, columns = tokens
-    most = 2 if len(heads) <= 4 and len(columns) > 6 else 4
+    rows, columns = map(len, tokens)
+    most = 2 if len(heads) <= 4 and columns > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
-    down = len(heads) // across
-    figure = new_figure(min(14, max(3.6, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3)), WIDE)
-    panels = _draw_heads(figure, heads.view(down, across, *heads.shape[1:]), kind, tokens)
+    weights = heads.view(-1, across, rows, columns)
+    figure, panels = _draw_heads(weights, kind, tokens, (max(1.6, 0.21 * rows + 0.35), 6.4 / across))
     for head, panel in enumerate(panels.flat, start=1):
         panel.set_title(f"head {head}")
     return figure
 
 
-def _draw_heads(figure: Figure, weights: Tensor, kind: str, tokens: tuple[Sequence[str], Sequence[str]]) -> Any:
-    """Draw weights (down, across, rows, columns) and return the panels (down, across)."""
+def _draw_heads(weights: Tensor, kind: str, tokens: Tokens, inches: tuple[float, float]) -> tuple[Figure, Any]:
+    """Draw weights (down, across, rows, columns) in panels (down, across) of this height and width."""
     _, row_label, column_label, _ = _KINDS[kind]
-    panels = figure.subplots(*weights.shape[:2], sharex=True, sharey=True, squeeze=False)
+    down, across = weights.shape[:2]
+    figure = new_figure(max(3.6, down * inches[0] + 1.6), across * inches[1] + 1.6)
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     for panel, matrix in zip(panels.flat, weights.flatten(0, 1).numpy(), strict=True):
         image = heat_map(panel, matrix, *tokens)
     figure.supylabel(f"query: {row_label}", fontsize=10)
     figure.supxlabel(f"key: {column_label}", fontsize=10)
     figure.colorbar(image, ax=panels, label="weight", aspect=30)
-    return panels
+    return figure, panels
 
 
 def steps_drawing(steps: Sequence[Step]) -> Drawing:

@@ -137,19 +137,6 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
     return [Drawing("length", "chrF by length", caption, figure)]
 
 
-def samples_html(system: System) -> Html:
-    """Return six lines: two at random, always the same ones; of those that differ two of median and of lowest chrF."""
-    differ = [index for index in system.worst if system.lines[index] != system.text.reference[index]]
-    drawn = np.random.default_rng(0).permutation(len(system.lines)).tolist()
-    parts, seen, typical = [], set[int](), differ[len(differ) // 2 :]
-    groups = {"At random": drawn, "Typical differences": typical, "Largest differences": differ}
-    for title, indices in groups.items():
-        chosen = [index for index in indices if index not in seen][:2]
-        seen |= set(chosen)
-        parts += [element("div", element("h3", title), lines_html([system], chosen))] if chosen else []
-    return element("div", *parts, class_="columns samples")
-
-
 def marked(text: str, other: str, name: str) -> Html:
     """Return a text with the parts that the other text lacks inside elements `ins` or `del`.
 
@@ -193,13 +180,21 @@ def _line(systems: Sequence[System], index: int, kind: str) -> Html:
     return element("div", element("p", " · ".join(notes), class_="muted"), element("dl", *entries), class_="line")
 
 
-def translations_html(system: System) -> Html:
-    """Return the section that shows what the system translates well and badly."""
+def samples_html(system: System) -> Html:
+    """Return six lines: two at random, always the same ones; of those that differ two of median and of lowest chrF."""
     legend = [
         f"{system.text.title} {system.text.note}. In the output, ", element("del", "words that the reference lacks"),
         "; in the reference, ", element("ins", "words that the output lacks"), ".",
     ]  # fmt: skip
-    return joined([element("p", *legend, class_="muted"), samples_html(system)])
+    differ = [index for index in system.worst if system.lines[index] != system.text.reference[index]]
+    drawn = np.random.default_rng(0).permutation(len(system.lines)).tolist()
+    columns, seen, typical = [], set[int](), differ[len(differ) // 2 :]
+    groups = {"At random": drawn, "Typical differences": typical, "Largest differences": differ}
+    for title, indices in groups.items():
+        chosen = [index for index in indices if index not in seen][:2]
+        seen |= set(chosen)
+        columns += [element("div", element("h3", title), lines_html([system], chosen))] if chosen else []
+    return joined([element("p", *legend, class_="muted"), element("div", *columns, class_="columns samples")])
 
 
 def quality_html(systems: Sequence[System], missing: Sequence[str] = ()) -> Html:
