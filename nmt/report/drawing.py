@@ -197,5 +197,5 @@ def heat_map(
         for column, text in enumerate(texts):
             is_light = values[row, column] > sum(limits) / 2
             colour = "#000000" if is_light else "#ffffff"
-            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7.5)
     return image
