@@ -188,14 +188,13 @@ def heat_map(
     Returns the image, for a legend.
     """
     image = axes.imshow(values, vmin=limits[0], vmax=limits[1], aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=0 if columns[0].isdecimal() else 90)
+    axes.set_xticks(range(len(columns)), columns, rotation=90 if max(map(len, columns)) > 2 else 0)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0, labelsize=8)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     for row, texts in enumerate(labels or ()):
         for column, text in enumerate(texts):
-            is_light = values[row, column] > sum(limits) / 2
-            colour = "#000000" if is_light else "#ffffff"
+            colour = "#000000" if values[row, column] > sum(limits) / 2 else "#ffffff"  # on a light or a dark cell
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7.5)
     return image

@@ -19,7 +19,7 @@ from rich.cells import cell_len, set_cell_size
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.beam import Beams, Candidates, Hypothesis
+from nmt.decoding.beam import Beams, Candidates
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
@@ -95,11 +95,11 @@ class BeamTree:
         return path[::-1]
 
 
-def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) -> tuple[BeamTree, list[Hypothesis]]:
-    """Search the translation of one sentence, ids without `</s>`, and return the tree and the n best hypotheses."""
+def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) -> BeamTree:
+    """Search the translation of one sentence, ids without `</s>`, and return the tree."""
     tree = BeamTree(options.beam)
-    (found,) = search([model], [[*ids, EOS]], options, observer=tree.record)
-    return tree, found
+    search([model], [[*ids, EOS]], options, observer=tree.record)
+    return tree
 
 
 # Tokens of a sentence; figures of longer ones cannot be read.
@@ -154,7 +154,7 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # a tree that is read shows what a search that has to be fast drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
-    tree, _ = search_tree(loaded.model, source_ids, search)
+    tree = search_tree(loaded.model, source_ids, search)
     drawings = [*attention_drawings(attention, with_layers), steps_drawing(translator.steps(text, _BEST, to))]
     drawings.append(search_drawing(tree, translator.tokenizers.target.pieces, search))
     if len(attention.source) <= _FEW:
