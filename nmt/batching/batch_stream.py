@@ -72,14 +72,14 @@ def padding_share(plan: EpochPlan, split: PreparedSplit) -> tuple[float, float]:
 
 
 def cut_into_groups(ordered: Indices, split: PreparedSplit, budget: int) -> list[Indices]:
-    """Divide pairs, ordered by target length, into consecutive groups as large as the budget permits."""
+    """Divide pairs in any order into consecutive groups as large as the budget permits."""
     source, target = split.lengths(ordered)
     groups = []
     start = 0
     while start < len(ordered):
         end = start + max(1, budget // int(target[start]))  # beyond it, even targets of this length exceed the budget
         sentences = np.arange(1, len(target[start:end]) + 1)
-        fits = sentences * target[start:end] <= budget
+        fits = sentences * np.maximum.accumulate(target[start:end]) <= budget
         fits &= sentences * np.maximum.accumulate(source[start:end]) <= _SOURCE_ALLOWANCE * budget
         count = max(1, int(fits.sum()))  # once a sentence does not fit, none behind it does
         groups.append(ordered[start : start + count])

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, write_model
 from nmt.system.console import Console, counted
@@ -39,21 +40,19 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
 
 def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[Path]:
     """Return a run's last or best checkpoints. Raises ConfigError if it has fewer."""
-    if not run.saved():
+    saved = run.saved()
+    if not saved:
         raise ConfigError(f"{run.path}: expected a run with checkpoints, found none; give a run, or several models")
     if last is not None and best is not None:
         raise ConfigError("--last and --best: give one of them, not both")
-    if last is not None:
-        found = run.saved()[-last:]
-    else:
-        ranked = read_progress(run.saved()[-1]).best[:best]
-        if not ranked:
-            raise ConfigError(
-                f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
-                "average the last ones with --last N"
-            )
-        found = [run.checkpoint(step) for *_, step in ranked if run.checkpoint(step).exists()]
-    expected = last or best or 1
+    ranked = read_progress(saved[-1]).best[:best]
+    if last is None and not ranked:
+        raise ConfigError(
+            f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
+            "average the last ones with --last N"
+        )
+    of_best = [place for *_, step in ranked if (place := run.checkpoint(step)).exists()]
+    found, expected = of_best if last is None else saved[-last:], last or best or 1
     if len(found) < expected:
         raise ConfigError(
             f"{run.path}: found {counted(len(found), 'such checkpoint')}, expected {expected}; "
@@ -67,26 +66,19 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
 
     Raises ModelError if they differ in settings (dropout excepted) or tokenizers.
     """
-    first = load_model(directories[0], _CPU)
+    here, first = directories[0], load_model(directories[0], _CPU)
     sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
-    for directory in directories[1:]:
-        other = load_model(directory, _CPU)
-        _check_same_shape((directories[0], first), (directory, other))
+    for there in directories[1:]:
+        other = load_model(there, _CPU)
+        for key, before, now in differences(first.model.settings.model_dump(), other.model.settings.model_dump()):
+            if not key.endswith("dropout"):
+                raise ModelError(f"{there}: model.{key} is {now}, but {before} in {here}; average models of one shape")
+        if first.tokenizers.different_side(other.tokenizers):
+            advice = "average models that share a tokenizer"
+            raise ModelError(f"{there}: its tokenizer differs from that of {here}; {advice}")
         for name, weight in other.model.named_parameters():
             sums[name] += weight.detach()
     with torch.no_grad():
         for name, weight in first.model.named_parameters():
             weight.copy_(sums[name] / len(directories))
     return first
-
-
-def _check_same_shape(one: tuple[Path, LoadedModel], other: tuple[Path, LoadedModel]) -> None:
-    (here, a), (there, b) = one, other
-    others = dict(b.model.settings)
-    for key, value in a.model.settings:
-        if others[key] != value and not key.endswith("dropout"):
-            raise ModelError(
-                f"{there}: model.{key} is {others[key]}, but {value} in {here}; average models of one shape"
-            )
-    if a.tokenizers.different_side(b.tokenizers):
-        raise ModelError(f"{there}: its tokenizer differs from that of {here}; average models that share a tokenizer")

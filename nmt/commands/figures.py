@@ -8,18 +8,19 @@ from nmt.config import load_recipe
 from nmt.errors import ConfigError, NMTError
 from nmt.model.checkpoint import resolve_model
 from nmt.report.concept_figures import corpus_drawings, formula_drawings
-from nmt.report.curves_section import comparison_drawings, training_drawings
 from nmt.report.drawing import Drawing, drawing_style, write_drawing
-from nmt.report.page import Section, element, joined, render_page
+from nmt.report.page import element, joined, render_page
 from nmt.report.page import figures as figures_html
 from nmt.report.run_records import RunRecords
+from nmt.report.run_sections import comparison_drawings, training_drawings
 from nmt.report.sentence_figures import chosen_sentence, sentence_drawings
 from nmt.system.console import Console
 from nmt.system.files import new_directory
 from nmt.text.prepared import PreparedCorpus
+from nmt.training.progress import RUN
 
 # The sections of the page, in the order of the paper.
-_PARTS = {"attention": "Attention", "positions": "Positions", "training": "Training", "search": "Search"}
+_PARTS = ("attention", "positions", "training", "search")
 
 
 def figures(
@@ -36,7 +37,6 @@ def figures(
         warnings.filterwarnings("always", "Glyph .* missing from font")
         with console.status("computing what is drawn"):
             drawings, left_out = drawings_of(recipe, model, compare, text)
-            drawings.sort(key=lambda drawing: list(_PARTS).index(drawing.part))
         with console.status("drawing the page"):  # first: figures have no title there, since it is beside them
             (staging / "index.html").write_text(_page(drawings), encoding="utf-8")
         with console.progress("drawing", len(drawings), "figures") as advance:
@@ -52,56 +52,50 @@ def figures(
 
 def _page(drawings: list[Drawing]) -> str:
     """Return the page of figures in the order of the parts, with their numbers."""
-    plates = [replace(one, title=f"Plate {number}. {one.title}") for number, one in enumerate(drawings, start=1)]
-    of_parts = ((part, title, [plate for plate in plates if plate.part == part]) for part, title in _PARTS.items())
-    sections = [Section(part, title, figures_html(of_part)) for part, title, of_part in of_parts if of_part]
+    ordered = sorted(drawings, key=lambda drawing: _PARTS.index(drawing.part))
+    plates = [replace(one, title=f"Plate {number}. {one.title}") for number, one in enumerate(ordered, start=1)]
+    of_parts = {part: [plate for plate in plates if plate.part == part] for part in _PARTS}
+    sections = {part.capitalize(): figures_html(of_part) for part, of_part in of_parts.items() if of_part}
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")
-    note = "Drawn by the functions that train the model and translate with it."
+    note = element("p", "Drawn by the functions that train the model and translate with it.")
     intro = [element("p", "Model and sentence: ", element("strong", subject))] if subject else []
-    return render_page("The Transformer in figures", sections, joined([*intro, element("p", note)]))
+    return render_page("The Transformer in figures", sections, joined([*intro, note]))
 
 
 def drawings_of(
     recipe: Path | None, model: Path | None, compare: Path | None, text: str | None
 ) -> tuple[list[Drawing], list[str]]:
     """Return the figures for which the inputs suffice, and why others are left out. Raises NMTError for the inputs."""
-    left_out, corpus = list[str](), None
+    left_out, sources, run, settings, prepared = list[str](), list[str](), None, None, None
     if model is not None:
         resolve_model(model)  # an error also where there is no sentence to translate
-    records = None if model is None or not (model / "run.json").is_file() else RunRecords(model)
-    curves = _curves(records, compare)
-    chosen = None if records is None else (records.recipe, records.prepared)
+        run = RunRecords(model) if (model / RUN.name).is_file() else None
+    if compare is not None and run is None:
+        raise ConfigError("--compare: it is a run whose curves are drawn over those of another; add --model RUN")
+    if run is not None:
+        settings, prepared = run.recipe, run.prepared
     if recipe is not None:
-        loaded = load_recipe(recipe)
-        chosen = loaded, loaded.prepared_directory
-    drawings = formula_drawings(None if chosen is None else chosen[0])
-    if chosen is None:
-        left_out.append("masks, padding: no recipe; add --recipe RECIPE")
-    else:
-        try:
-            corpus = PreparedCorpus.open(chosen[1])
-            drawings += corpus_drawings(corpus)
-        except NMTError as error:
-            left_out.append(f"masks, padding: {error}")
-    sentence = text
-    if text is None and corpus is not None:
-        sentence = chosen_sentence([line for sources, _ in corpus.valid_texts for line in sources])
+        settings = load_recipe(recipe)
+        prepared = settings.prepared_directory
+    drawings = formula_drawings(settings)
+    try:
+        if prepared is None:
+            raise ConfigError("no recipe; add --recipe RECIPE")
+        corpus = PreparedCorpus.open(prepared)
+        drawings += corpus_drawings(corpus)
+        sources = [line for lines, _ in corpus.valid_texts for line in lines]
+    except NMTError as error:
+        left_out.append(f"masks, padding: {error}")
+    sentence = chosen_sentence(sources) if text is None else text
     if model is None:
         left_out.append("attention, search: no model; add --model MODEL")
     elif sentence is None:
         left_out.append("attention, search: no prepared validation text to take a sentence from; add --text SENTENCE")
     else:
         drawings += sentence_drawings(model, sentence)
-    if not curves:
+    if run is None:
         left_out.append("training: no run; add --model RUN")
-    return [*drawings, *curves], left_out
-
-
-def _curves(records: RunRecords | None, compare: Path | None) -> list[Drawing]:
-    """Return the curves of a run, and those of another over them."""
-    if records is None:
-        if compare is not None:
-            raise ConfigError("--compare: it is a run whose curves are drawn over those of another; add --model RUN")
-        return []
-    drawings = training_drawings(records)[:2]
-    return drawings if compare is None else [*drawings, *comparison_drawings([records, RunRecords(compare)])]
+    else:
+        drawings += training_drawings(run)[:2]
+        drawings += [] if compare is None else comparison_drawings([run, RunRecords(compare)])
+    return drawings, left_out

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import Languages, load_recipe
+from nmt.config import Languages
 from nmt.errors import NMTError
 from nmt.model.cache import bytes_to_decode
 from nmt.model.checkpoint import load_model, resolve_model
@@ -27,28 +27,18 @@ def inspect(path: Path) -> dict[str, Any]:
     directory = resolve_model(path)
     loaded = load_model(directory, torch.device("cpu"))
     settings, tokenizers, beam = loaded.model.settings, loaded.tokenizers, loaded.decode.beam
-    parts = parameters_by_part(loaded.model)
-    maximum = loaded.decode.max_length
+    parts, maximum, vocabulary = parameters_by_part(loaded.model), loaded.decode.max_length, len(tokenizers.target)
+    sizes = {"source_pieces": len(tokenizers.source), "target_pieces": vocabulary}
+    line_bytes = bytes_to_decode(settings, vocabulary, _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
+    weight_bytes = 4 * sum(parts.values())
     return {
         "model": str(directory),
         "languages": loaded.languages.model_dump(),
         "sizes": settings.model_dump(mode="json"),
         "parameters": {**parts, "total": sum(parts.values())},
-        "tokenizer": {
-            "shared": tokenizers.shared,
-            "source_pieces": len(tokenizers.source),
-            "target_pieces": len(tokenizers.target),
-        },
-        "limits": {
-            "longest_source": loaded.longest_source,
-            "max_length": None if maximum is None else maximum.model_dump(),
-        },
-        "decoding": {
-            "beam": beam,
-            "weight_bytes": 4 * sum(parts.values()),
-            "tokens": _TYPICAL_LENGTH,
-            "line_bytes": bytes_to_decode(settings, len(tokenizers.target), _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam),
-        },
+        "tokenizer": {"shared": tokenizers.shared, **sizes},
+        "limits": {"longest_source": loaded.longest_source, "max_length": maximum and maximum.model_dump()},
+        "decoding": {"beam": beam, "weight_bytes": weight_bytes, "tokens": _TYPICAL_LENGTH, "line_bytes": line_bytes},
         "training": _training(path, directory),
     }
 
@@ -70,7 +60,7 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
         with suppress(NMTError):  # a run may be incomplete, and its text may be gone
             run = RunRecords(path)
             record |= {"validation": run.best, "test": {one["name"]: one["value"] for one in run.test_scores}}
-            record["pairs"] = Manifest.read(load_recipe(path / "recipe.yaml").prepared_directory).train.kept
+            record["pairs"] = Manifest.read(run.prepared).train.kept
     if not (directory / PROGRESS_FILE).exists():
         return None
     progress = read_progress(directory)
@@ -95,10 +85,10 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("embedding", "encoder", "decoder", "output"):
         tied = "  the embedding of the target" if name == "output" and not parts[name] else ""
         yield "", f"{name:<10}{parts[name]:>13,}{parts[name] / parts['total']:>7.1%}{tied}"
-    pieces = f"{tokenizer['source_pieces']:,}" + ("" if tokenizer["shared"] else f" and {tokenizer['target_pieces']:,}")
-    yield "tokenizer", f"{pieces} pieces{', shared by both sides' if tokenizer['shared'] else ''}"
+    more = " pieces, shared by both sides" if tokenizer["shared"] else f" and {tokenizer['target_pieces']:,} pieces"
+    yield "tokenizer", f"{tokenizer['source_pieces']:,}{more}"
     yield "limits", f"source segments of at most {counted(limits['longest_source'], 'token')}"
-    if (longest := limits["max_length"]) is not None:
+    if longest := limits["max_length"]:
         yield "", f"output of at most {longest['factor']:g} × source + {longest['extra']} tokens"
     line = f"a line of {decoding['tokens']} + {decoding['tokens']} tokens, beam {decoding['beam']}"
     yield "memory", f"{decoding['line_bytes'] / 2**20:,.1f} MiB for {line}"
@@ -109,5 +99,5 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if best := training.get("validation"):
         scores = f"loss {best['loss']:.3f}, BLEU {best['bleu']:.2f}, chrF {best['chrf']:.2f}"
         yield "validation", f"{scores} at step {best['step']:,}"
-    if training.get("test"):
-        yield "test", ", ".join(f"{name} {value:.2f}" for name, value in training["test"].items())
+    if tests := training.get("test"):
+        yield "test", ", ".join(f"{name} {value:.2f}" for name, value in tests.items())

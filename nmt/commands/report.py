@@ -5,15 +5,13 @@ from pathlib import Path
 
 from nmt.commands.requests import ReportRequest
 from nmt.commands.score import read_parallel, read_text, short_names
+from nmt.config import LanguagePair
 from nmt.errors import ConfigError, NMTError
-from nmt.report.comparison_section import comparison_section, runs_section
-from nmt.report.corpus_section import corpus_section
+from nmt.report import run_sections, translations
+from nmt.report.corpus_section import corpus_html
 from nmt.report.drawing import drawing_style
-from nmt.report.page import Section, element, figures, joined, paragraphs, render_page
-from nmt.report.quality_section import quality_section, translations_section
-from nmt.report.run_records import RunRecords
-from nmt.report.run_table import run_row
-from nmt.report.summary import comparison_heading, run_summary
+from nmt.report.page import Html, element, figures, joined, paragraphs, render_page
+from nmt.report.run_records import RunRecords, run_row
 from nmt.report.translations import System, Text, systems_of_run
 from nmt.system.console import Console
 from nmt.system.files import check_output, write_output
@@ -37,21 +35,16 @@ def report(request: ReportRequest, console: Console) -> None:
 
 def check(request: ReportRequest) -> None:
     """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
-    given = [path for path in (request.reference, request.source) if path is not None]
-    check_output(request.output, [*request.systems, *given])
-    places = [path.resolve() for path in request.systems]
-    for number, path in enumerate(request.systems):
-        if places[number] in places[:number]:
-            raise ConfigError(
-                f"{path}: it is the same as {request.systems[places.index(places[number])]}; name it once"
-            )
-    if request.reference is not None:
-        return
-    if request.source is not None:
-        raise ConfigError("--source: it belongs to files of translations, and a run has its own; leave it out")
-    for path in request.systems:
-        if path.is_file():
+    paths, reference, source = request.systems, request.reference, request.source
+    check_output(request.output, [*paths, *(path for path in (reference, source) if path is not None)])
+    distinct: dict[Path, Path] = {}
+    for path in paths:
+        if (first := distinct.setdefault(path.resolve(), path)) is not path:
+            raise ConfigError(f"{path}: it is the same as {first}; name it once")
+        if reference is None and path.is_file():
             raise ConfigError(f"{path}: it is a file, not a run; a report of translations needs --reference FILE")
+    if reference is None and source is not None:
+        raise ConfigError("--source: it belongs to files of translations, and a run has its own; leave it out")
 
 
 def _page_of_run(path: Path, console: Console) -> str:
@@ -59,56 +52,54 @@ def _page_of_run(path: Path, console: Console) -> str:
     with console.status("scoring its translations"):
         systems, missing = systems_of_run(run, run.name)
     with console.status("reading the run and its corpus"):
-        from nmt.report.curves_section import curves_section  # needs torch, which pages of files do not
-        from nmt.report.settings_section import settings_section
-
-        sections = [translations_section(systems[0])] if systems else []
-        sections += [curves_section(run), quality_section(systems, missing), corpus_section(run)]
+        sections = {"Translations": translations.samples_html(systems[0])} if systems else {}
+        sections |= {
+            "Training": run_sections.curves_html(run),
+            "Quality": translations.quality_html(systems, missing),
+            "Data": corpus_html(run),
+        }
     for reason in missing:
         console.warn(reason)
     with console.status("drawing attention and search"):
-        sections += [_attention_section(run, systems), settings_section(run)]
-    heading, lead = run_summary(run, systems)
+        sections |= {"Attention": _attention_html(run, systems), "Settings": run_sections.settings_html(run)}
+    heading, lead = run_sections.run_summary(run, systems)
     return render_page(run.name, sections, element("p", lead, class_="lead"), heading)
 
 
 def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
     """Return the page that compares runs."""
-    from nmt.report.curves_section import comparison_drawings, run_names
-
     runs = [RunRecords(path) for path in paths]
-    names, systems = run_names(runs), list[System]()
+    names, systems = run_sections.run_names(runs), list[System]()
     with console.status("scoring the translations"):
         for run, name in zip(runs, names, strict=True):
             found, missing = systems_of_run(run, name)
             systems += found
             for reason in missing:
                 console.warn(f"{name}: {reason}")
-        rows = [run_row(name, run.path) for name, run in zip(names, runs, strict=True)]
-        curves = Section("curves", "Curves", figures(comparison_drawings(runs)))
-        sections = [runs_section(rows), curves, comparison_section(systems)]
-    return render_page(" and ".join(names), sections, heading=comparison_heading(names, systems))
+        sections = {
+            "Runs": run_sections.runs_html(list(map(run_row, names, paths))),
+            "Curves": figures(run_sections.comparison_drawings(runs)),
+            "Comparison": translations.comparison_html(systems),
+        }
+    return render_page(" and ".join(names), sections, heading=run_sections.comparison_heading(names, systems))
 
 
-def _attention_section(run: RunRecords, systems: Sequence[System]) -> Section:
+def _attention_html(run: RunRecords, systems: Sequence[System]) -> Html:
     """Return attention and search for one sentence of the first text; why there are none, if they cannot be drawn."""
-    from nmt.report.sentence_figures import chosen_sentence, sentence_drawings
+    from nmt.report.sentence_figures import chosen_sentence, sentence_drawings  # needs torch, as other pages do not
 
-    sources = systems[0].text.source if systems else None
-    sentence = chosen_sentence(sources or [])
+    sources = systems[0].text.source or [] if systems else []
+    sentence = chosen_sentence(sources)
     try:
         if sentence is None:
             raise ConfigError("there is no translated text to take a sentence from")
-        drawings = sentence_drawings(run.path, sentence, systems[0].text.codes[1])
+        text = systems[0].text
+        drawings = sentence_drawings(run.path, sentence, text.languages.target, with_layers=False)
     except NMTError as error:
-        return Section("attention", "Attention", paragraphs([f"No sentence is drawn: {error}."], "warning"))
-    # the sheets show the heads of all layers
-    drawings = [one for one in drawings if "-layer-" not in one.name]
-    where = f"{systems[0].text.title}, line {(sources or []).index(sentence) + 1}: "
-    more = f"nmt figures DIR --model {run.path} --text SENTENCE"
-    note = element("p", "Draw another sentence with ", element("code", more), ".")
-    intro = element("p", where, element("strong", sentence))
-    return Section("attention", "Attention", joined([intro, note, figures(drawings)]))
+        return paragraphs([f"No sentence is drawn: {error}."], "warning")
+    intro = element("p", f"{text.title}, line {sources.index(sentence) + 1}: ", element("strong", sentence))
+    more = element("code", f"nmt figures DIR --model {run.path} --text SENTENCE")
+    return joined([intro, element("p", "Draw another sentence with ", more, "."), figures(drawings)])
 
 
 def _page_of_files(request: ReportRequest, reference: Path) -> str:
@@ -117,9 +108,14 @@ def _page_of_files(request: ReportRequest, reference: Path) -> str:
     text = read_text(first)
     given = [path for path in (*more, reference, request.source) if path is not None]
     lines = {file: read_parallel(file, first, text) for file in given} | {first: text}
-    language = detect_language(lines[reference])
+    languages = LanguagePair("", detect_language(lines[reference]).code)
     source = None if request.source is None else lines[request.source]
-    common = Text(f"Against {reference.name}", ("", language.code), language, source, lines[reference])
+    common = Text(f"Against {reference.name}", languages, source, lines[reference])
     systems = [System(name, common, lines[file]) for file, name in short_names(request.systems).items()]
-    sections = [comparison_section(systems)] if more else [translations_section(systems[0])]
-    return render_page(" and ".join(system.name for system in systems), [*sections, quality_section(systems)])
+    sections = (
+        {"Comparison": translations.comparison_html(systems)}
+        if more
+        else {"Translations": translations.samples_html(systems[0])}
+    )
+    sections["Quality"] = translations.quality_html(systems)
+    return render_page(" and ".join(system.name for system in systems), sections)

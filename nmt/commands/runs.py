@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from nmt.errors import ModelError
-from nmt.report.run_table import Row, columns_of, differing_settings, find_runs, in_order, run_row, setting_text
+from nmt.report.run_records import Row, columns_of, differing_settings, find_runs, in_order, run_row, setting_text
 from nmt.system.console import printable
 
 _LONGEST = 40  # characters of a cell

@@ -6,7 +6,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +24,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
 # The colour of text and axes; in a page that of its text, which depends on the theme.
 INK = "#1b1f24"
@@ -57,7 +58,7 @@ class Drawing:
     figure: Figure
     # The function or class whose results are drawn.
     code: str = ""
-    part: Literal["attention", "positions", "training", "search"] = "training"
+    part: Literal["attention", "positions", "training", "search"] = "training"  # in a page in this order
     # The model and the sentence, or the runs, if it is of some.
     subject: str = ""
 
@@ -95,7 +96,6 @@ def drawing_style() -> Iterator[None]:
         "lines.linewidth": 1.8,
         "legend.frameon": False,
         "legend.fontsize": 8,
-        "figure.facecolor": "white",
         "savefig.dpi": 150,
         "image.cmap": "cividis",  # equal steps of lightness for any colour vision; it also prints well in grey
         "image.interpolation": "none",  # in SVG: one pixel for each cell
@@ -132,30 +132,26 @@ def set_logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def label_ends(axes: Axes, size: float = 9) -> None:
-    """Write the label of each line at its right end, without overlap; call it when the limits of the axes are set."""
-    points, lowest = 72 / axes.figure.dpi, -np.inf
-    ends: list[tuple[float, Any, Any]] = []
-    for line in axes.lines:
-        if not str(line.get_label()).startswith("_"):
-            end = np.asarray(line.get_xydata())[-1]
-            ends.append((points * axes.transData.transform(end)[1], end, line))
-    for height, end, line in sorted(ends, key=lambda entry: entry[0]):
-        lowest = max(height, lowest + 1.2 * size)
-        place: Any = {"xytext": (9, lowest - height), "textcoords": "offset points", "va": "center"}
-        axes.annotate(str(line.get_label()), end, **place, color=line.get_color(), fontsize=size)
+def label_ends(axes: Axes) -> None:
+    """Write the labels of one or two lines at their right ends, that of the higher line above its end."""
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    lines.sort(key=lambda line: float(np.asarray(line.get_ydata())[-1]))
+    for line, place in zip(lines, ("center",) if len(lines) == 1 else ("top", "bottom"), strict=True):
+        style: Any = {"textcoords": "offset points", "va": place, "color": line.get_color()}
+        axes.annotate(str(line.get_label()), np.asarray(line.get_xydata())[-1], (9, 0), **style)
 
 
 def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
+    figure = drawing.figure
     columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
-    lines = [drawing.title, fill(drawing.subject, int(columns * drawing.figure.get_figwidth()))]
-    drawing.figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
-    drawing.figure.savefig(directory / f"{drawing.name}.png", bbox_inches="tight")
-    drawing.figure.set_layout_engine("none")  # keeps the layout, which takes most of the time
+    lines = [drawing.title, fill(drawing.subject, int(columns * figure.get_figwidth()))]
+    heading = figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
+    box = Bbox.union([figure.bbox, heading.get_window_extent()]).transformed(figure.dpi_scale_trans.inverted())
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}
-    svg = _svg(drawing.figure, metadata=metadata, bbox_inches="tight")
+    svg = _svg(figure, metadata=metadata, bbox_inches=box.padded(0.08))
     (directory / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
+    figure.savefig(directory / f"{drawing.name}.png", bbox_inches=box.padded(0.08))
 
 
 def inline_svg(drawing: Drawing) -> str:
@@ -170,37 +166,35 @@ def inline_svg(drawing: Drawing) -> str:
 
 
 def _svg(figure: Figure, **options: Any) -> str:
-    """Return a figure as SVG without indentation, which is a tenth of it."""
+    """Return a figure as SVG without indentation, which is a tenth of it; the figure keeps its layout."""
+    if engine := figure.get_layout_engine():  # with it, every file would be laid out anew and drawn twice
+        engine.execute(figure)
+        figure.set_layout_engine(None)
     stream = io.StringIO()
     figure.savefig(stream, format="svg", **options)
     return re.sub(r"\n +", "\n", stream.getvalue())
 
 
-def label_cells(image: Any, labels: Sequence[Sequence[str]], size: float = 7) -> None:
-    """Write a label into each cell of an image, black on light cells and white on dark ones."""
-    for (row, column), shade in np.ndenumerate(image.norm(image.get_array())):
-        colour = "#000000" if shade > 0.5 else "#ffffff"
-        image.axes.text(column, row, labels[row][column], ha="center", va="center", color=colour, fontsize=size)
-
-
 def heat_map(
-    panels: Sequence[Axes],
-    values: Iterable[Matrix],
+    axes: Axes,
+    values: Matrix,
     rows: Sequence[str],
     columns: Sequence[str],
     limits: tuple[float, float] = (0.0, 1.0),
+    labels: Sequence[Sequence[str]] | None = None,
 ) -> Any:
-    """Draw matrices of values within limits in panels that share their axes, with a label for each row and column.
+    """Draw a matrix of values within limits, with a label for each row, each column and perhaps each cell.
 
-    Returns the last image, for a legend.
+    Returns the image, for a legend.
     """
-    image = None
-    for axes, matrix in zip(panels, values, strict=True):
-        image = axes.imshow(matrix, vmin=limits[0], vmax=limits[1], aspect="auto")
-        axes.tick_params(length=0, labelsize=8)
-        axes.tick_params(axis="x", labelrotation=90)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-    panels[0].set_xticks(range(len(columns)), columns)
-    panels[0].set_yticks(range(len(rows)), rows)
+    image = axes.imshow(values, vmin=limits[0], vmax=limits[1], aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=90 if max(map(len, columns)) > 2 else 0)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0, labelsize=8)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    for row, texts in enumerate(labels or ()):
+        for column, text in enumerate(texts):
+            colour = "#000000" if values[row, column] > sum(limits) / 2 else "#ffffff"  # on a light or a dark cell
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7.5)
     return image

@@ -5,32 +5,22 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import NamedTuple
 
 from nmt.report.drawing import HALF, QUARTER, THIRD, Drawing, inline_svg
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*[kMG%]?")
 # What a figure fills of a row, by its width in inches.
-_SPANS = (("quarter", QUARTER), ("third", THIRD), ("half", HALF), ("wide", math.inf))
+_SPANS = {"quarter": QUARTER, "third": THIRD, "half": HALF, "wide": math.inf}
 
 
 class Html(str):
     """Text that is HTML."""
 
     __slots__ = ()
-
-
-class Section(NamedTuple):
-    """A section of the page."""
-
-    # A word: the fragment of its address.
-    id: str
-    title: str
-    html: Html
 
 
 def element(name: str, *content: object, **attributes: str) -> Html:
@@ -61,25 +51,17 @@ def shown(value: object) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> Html:
     """Return a table; a column of numbers is aligned to the right."""
-    rows = [tuple(row) for row in rows]
+    rows = list(rows)
     texts = [list(filter(None, map(shown, column))) for column in zip(*rows, strict=True)] or [[]] * len(columns)
     styles = ["number" if all(map(_NUMBER.fullmatch, column)) else "" for column in texts]
     head = [element("th", text, scope="col", class_=style) for text, style in zip(columns, styles, strict=True)]
-    body = [
+    body = (
         element("tr", *(element("td", cell, class_=style) for cell, style in zip(row, styles, strict=True)))
         for row in rows
-    ]
+    )
     title = [element("caption", caption)] if caption else []
     content = element("table", *title, element("thead", element("tr", *head)), element("tbody", *body))
     return element("div", content, class_="scroll")
-
-
-def facts(items: Iterable[tuple[str, str, str]]) -> Html:
-    """Return short facts, each with its name, its value and a note."""
-    entries = (
-        element("div", element("dt", name), element("dd", value, element("small", note))) for name, value, note in items
-    )
-    return element("dl", *entries, class_="facts")
 
 
 def paragraphs(texts: Iterable[str], style: str = "") -> Html:
@@ -93,39 +75,33 @@ def bullets(items: Iterable[object]) -> Html:
     return element("ul", *entries) if entries else Html()
 
 
-def folded(summary: str, content: Html) -> Html:
+def folded(summary: str, *content: object) -> Html:
     """Return content that opens at a click."""
-    return element("details", element("summary", summary), content)
+    return element("details", element("summary", summary), *content)
 
 
 def figures(drawings: Iterable[Drawing], beside: Html | None = None) -> Html:
     """Return drawings with titles above and captions below, on a wide screen beside each other and other content."""
-    shown = []
-    for drawing in drawings:
-        source = element("small", f" Drawn by {drawing.code}.") if drawing.code else ""
-        caption = element("figcaption", drawing.caption, source)
-        inches = drawing.figure.get_figwidth()
-        style = next(name for name, width in _SPANS if inches <= width)
-        svg = inline_svg(drawing)
-        if style == "wide":  # it is scrolled where the page is narrower
-            svg = svg.replace("<svg", f'<svg style="min-width: {inches:.1f}in; max-width: {1.5 * inches:.1f}in"', 1)
-        shown.append(
-            element(
-                "figure",
-                element("strong", drawing.title),
-                element("div", Html(svg), class_="scroll"),
-                caption,
-                class_=style,
-            )
-        )
-    return element("div", *shown, *([element("div", beside, class_="half")] if beside else []), class_="figures")
+    entries = [_figure(drawing) for drawing in drawings]
+    return element("div", *entries, *([element("div", beside, class_="half")] if beside else []), class_="figures")
 
 
-def render_page(title: str, sections: Sequence[Section], intro: str = "", heading: str = "") -> str:
-    """Return the page as HTML, with a heading in place of its title, and an introduction below it."""
+def _figure(drawing: Drawing) -> Html:
+    inches = drawing.figure.get_figwidth()
+    span = next(name for name, width in _SPANS.items() if inches <= width)
+    svg = inline_svg(drawing)
+    if span == "wide":  # it is scrolled where the page is narrower
+        svg = svg.replace("<svg", f'<svg style="min-width: {inches:.1f}in; max-width: {1.5 * inches:.1f}in"', 1)
+    caption = [drawing.caption, *([element("small", f" Drawn by {drawing.code}.")] if drawing.code else [])]
+    content = element("div", Html(svg), class_="scroll"), element("figcaption", *caption)
+    return element("figure", element("strong", drawing.title), *content, class_=span)
+
+
+def render_page(title: str, sections: Mapping[str, Html], intro: str = "", heading: str = "") -> str:
+    """Return the page of sections by title, with a heading in place of its own title, and an introduction below it."""
     style = Html(files("nmt.report").joinpath("page.css").read_text(encoding="utf-8"))
-    links = [element("a", section.title, href=f"#{section.id}") for section in sections]
-    body = [element("section", element("h2", one.title), one.html, id=one.id) for one in sections]
+    links = [element("a", name, href=f"#{name.lower()}") for name in sections]
+    body = [element("section", element("h2", name), html, id=name.lower()) for name, html in sections.items()]
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -1,24 +1,34 @@
-"""What a run directory holds about its training, read without changing it."""
+"""What run directories hold about their training, read without changing them, and tables of runs; without torch."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from math import prod
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from nmt.config import load_recipe
+from nmt.config.section import differences
 from nmt.errors import DataError, ModelError, NMTError
 from nmt.system.files import lock_holder, parse_json, read_json, regular_file
+from nmt.text.manifest import Manifest
 from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
-_NUMBER = (int, float)
-# what is read of each type of record
-_FIELDS: dict[str, dict[str, Any]] = {
-    "train": dict.fromkeys(("loss", "rate", "gradient_norm", "target_tokens_per_second"), _NUMBER)
-    | dict.fromkeys(("padding", "loader_wait", "epoch", "target_tokens", "seconds"), _NUMBER),
-    "validation": dict.fromkeys(("loss", "bleu", "chrf", "epoch", "target_tokens", "seconds"), _NUMBER),
-    "skipped": {"loss": str, "gradient_norm": str},
+Row = dict[str, Any]
+# the numbers that are read of each type of record, besides the step
+_SHARED = ("loss", "epoch", "target_tokens", "seconds")
+_NUMBERS = {
+    "train": (*_SHARED, "rate", "gradient_norm", "target_tokens_per_second", "padding", "loader_wait"),
+    "validation": (*_SHARED, "bleu", "chrf"),
+    "skipped": (),
 }
+# Settings that name a place, and decide no result.
+_PLACES = ("run", "prepared")
+_FOLDERS = ("", "*/", "*/*/")
 
 
 class RunRecords:
@@ -43,15 +53,10 @@ class RunRecords:
             )
         self.path, self.recipe = path, load_recipe(path / "recipe.yaml")
         # one record for each logging interval, validation and skipped update, in the order of steps
-        self.train, self.validations, self.skipped = (
-            _ordered(records, kind) for kind in ("train", "validation", "skipped")
-        )
-        # Of the newest checkpoint.
+        self.train, self.validations, self.skipped = (_ordered(records, kind) for kind in _NUMBERS)
         self.progress = _read_last_progress(path)
         # Versions and device.
         self.environment: dict[str, Any] = marker.get("environment", {})
-        if not isinstance(self.environment, dict):
-            raise DataError(f"{path / RUN.name}: damaged: environment: expected an object; nmt train writes it again")
         self.test_scores = read_test_scores(path / "test.json")
 
     @property
@@ -66,66 +71,55 @@ class RunRecords:
         return own if own.exists() else self.recipe.prepared_directory
 
     @property
-    def state(self) -> tuple[str, str]:
-        """Whether it trains now, has reached a limit, or was interrupted; with the limit."""
+    def state(self) -> str:
+        """`training now`, `interrupted`, or empty if a limit of `train.stop` is reached."""
         if lock_holder(self.path):
-            return "training", "now"
-        reason = self.progress and self.progress.reached_limit(self.recipe.train)
-        return ("complete", reason) if reason else ("interrupted", "nmt train resumes it")
-
-    @property
-    def last(self) -> Record:
-        """The newest record of a training interval or a validation; zeros if there is none."""
-        zeros: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
-        return max([*self.train, *self.validations], key=lambda record: float(record["seconds"]), default=zeros)
-
-    @property
-    def step(self) -> int:
-        """The number of updates made."""
-        return max(int(self.last["step"]), 0 if self.progress is None else self.progress.step)
+            return "training now"
+        return "" if self.progress and self.progress.reached_limit(self.recipe.train) else "interrupted"
 
     @property
     def best(self) -> Record | None:
-        """The validation of the best checkpoint; without that link, the best by `train.best_metric`."""
-        target = (self.path / "best").resolve().name
-        linked = [record for record in self.validations if target == f"step-{record['step']:08d}"]
+        """The best validation, ranked as in training: by `train.best_metric`, then by the loss."""
         metric = self.recipe.train.best_metric
-        sign = -1 if metric == "loss" else 1
-        return max(linked or self.validations[::-1], key=lambda record: sign * record[metric], default=None)
+        sign = 1 if metric == "loss" else -1
+        return min(self.validations, key=lambda one: (sign * one[metric], one["loss"], one["step"]), default=None)
 
 
 def _read_log(file: Path) -> list[Record]:
     """Return the records of a log; what a killed process left of its last line is ignored."""
-    lines: list[bytes] = []
-    if file.exists():
-        try:
-            with open(file, "rb", opener=regular_file) as stream:
-                lines = stream.read().split(b"\n")[:-1]
-        except OSError as error:
-            raise DataError(f"{file}: cannot read it: {error.strerror}; put the file itself there") from None
+    if not file.exists():
+        return []
+    try:
+        with open(file, "rb", opener=regular_file) as stream:
+            lines = stream.read().split(b"\n")[:-1]
+    except OSError as error:
+        raise DataError(f"{file}: cannot read it: {error.strerror}; put the file itself there") from None
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
-        record: Any = None
         with suppress(ValueError):
             record = parse_json(line)
-        if not (_has(record, {"type": str, "step": int}) and _has(record, _FIELDS.get(record["type"], {}))):
+            if isinstance(record, dict) and isinstance(kind := record.get("type"), str):
+                records += [record] if _has_numbers(record, ("step", *_NUMBERS.get(kind, ()))) else []
+        if len(records) < number:
             raise DataError(f"{file}:{number}: damaged: not a record of nmt train; remove this line")
-        records.append(record)
     return records
+
+
+def _has_numbers(record: Record, keys: Iterable[str]) -> bool:
+    return all(isinstance(record.get(key), int | float) for key in keys)
 
 
 def _ordered(records: Sequence[Record], kind: str) -> list[Record]:
     """Return the records of a type by step; one takes the place of those before it of the same and later steps."""
     kept: list[Record] = []
-    for record in records:
-        if record.get("type") == kind:
-            while kept and kept[-1]["step"] >= record["step"]:
-                kept.pop()
+    for record in reversed(records):
+        if record["type"] == kind and (not kept or record["step"] < kept[-1]["step"]):
             kept.append(record)
-    return kept
+    return kept[::-1]
 
 
 def _read_last_progress(path: Path) -> Progress | None:
+    """Return the progress of the newest checkpoint."""
     for checkpoint in sorted((path / "checkpoints").glob("step-*"), reverse=True):
         with suppress(NMTError):  # it is being written or removed
             return read_progress(checkpoint)
@@ -137,16 +131,113 @@ def read_test_scores(file: Path) -> list[Record]:
 
     Raises DataError if the file is damaged.
     """
-    if not file.exists():
-        return []
     remedy = "remove it, and nmt train writes it again"
-    scores = read_json(file, remedy)
-    kinds = {"name": str, "value": _NUMBER, "signature": str}
-    if not (isinstance(scores, list) and all(_has(score, kinds) for score in scores)):
+    scores = read_json(file, remedy) if file.exists() else []
+    kinds = {"name": str, "value": int | float, "signature": str}
+    try:
+        are_valid = all(isinstance(one[key], kind) for one in scores for key, kind in kinds.items())
+    except (TypeError, KeyError):
+        are_valid = False
+    if not are_valid:
         raise DataError(f"{file}: damaged; {remedy}")
-    return scores
+    return list(scores)
 
 
-def _has(record: object, kinds: dict[str, Any]) -> bool:
-    """Return whether a value of JSON is an object with values of these types."""
-    return isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds.items())
+def find_runs(folder: Path) -> dict[str, Path]:
+    """Return the runs in a folder and in the folders in it, by their place there; a link is no second run.
+
+    The folder may be a run itself.
+    """
+    places = [file.parent for pattern in _FOLDERS for file in folder.glob(f"{pattern}{RUN.name}")]
+    distinct: dict[Path, Path] = {}
+    for place in sorted(places, key=lambda place: (place.is_symlink(), place)):
+        distinct.setdefault(place.resolve(), place)
+    return {
+        real.name if place == folder or place.is_symlink() else str(place.relative_to(folder)): place
+        for real, place in distinct.items()
+    }
+
+
+def run_row(name: str, path: Path) -> Row:
+    """Return the row of a run; of a run that cannot be read, only the reason, as its remark."""
+    row: Row = {"name": name, "path": str(path), "remark": "", "settings": {}, "valid": {}, "test": {}}
+    row |= dict.fromkeys(("parameters", "pairs", "steps", "epochs", "tokens", "minutes", "device"))
+    try:
+        run = RunRecords(path)
+    except (NMTError, OSError) as error:
+        reason = str(error).removeprefix(f"{path}: ").partition(";")[0]
+        return row | {"remark": f"training now: {reason}" if lock_holder(path) else reason}
+    with suppress(NMTError, OSError):
+        row["pairs"] = Manifest.read(run.prepared).train.kept
+    nothing: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
+    last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=nothing)
+    best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
+    return row | {
+        "remark": run.state,
+        "settings": {one.key: one.now for one in differences({}, run.recipe.model_dump(mode="json"))},
+        "parameters": _parameters(path),
+        "steps": max(last["step"], run.progress.step if run.progress else 0),
+        "epochs": last["epoch"],
+        "tokens": last["target_tokens"],
+        "minutes": last["seconds"] / 60,
+        "device": run.environment.get("device"),
+        "valid": {key: best[key] for key in ("step", "loss", "bleu", "chrf") if key in best},
+        "test": {one: fmean(each["value"] for each in run.test_scores if each["name"] == one) for one in metrics},
+    }
+
+
+def _parameters(run: Path) -> int | None:
+    """Return the number of weights in the best checkpoint, from the head of its file."""
+    for file in (*run.glob("best/model*.safetensors"), *run.glob("last/model*.safetensors")):
+        with suppress(OSError, SafetensorError), safe_open(file, "numpy") as weights:
+            return int(sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys()))  # noqa: SIM118
+    return None
+
+
+def differing_settings(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Return the keys of the recipes whose values differ, with the value in each row; None where it has no recipe.
+
+    >>> differing_settings([{"settings": {"seed": 1, "run": "a"}}, {"settings": {"seed": 2, "run": "b"}}])
+    {'seed': [1, 2]}
+    """
+    known = [row["settings"] for row in rows if row["settings"]]
+    keys = dict.fromkeys(key for settings in known for key in settings if key not in _PLACES)
+    differing = [key for key in keys if len({json.dumps(settings.get(key)) for settings in known}) > 1]
+    differing.sort(key=lambda key: key.startswith("data."))  # the texts have many keys
+    return {key: [row["settings"].get(key) for row in rows] for key in differing}
+
+
+def setting_text(value: object, is_short: bool = True) -> str:
+    """Return the value of a setting as text; of an absolute path its name, if it is to be short.
+
+    >>> setting_text(None), setting_text([1, 2]), setting_text("/data/train.tsv"), setting_text(True)
+    ('', '[1, 2]', 'train.tsv', 'true')
+    """
+    if isinstance(value, str):
+        return Path(value).name if is_short and value.startswith("/") else value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def in_order(rows: Iterable[Row], order: str) -> list[Row]:
+    """Return rows by `validation` or `test` (best BLEU first), `name` or `minutes`; rows without a value are last."""
+    values: dict[str, Callable[[Row], float]] = {
+        "validation": lambda row: -row["valid"].get("bleu", -1),
+        "test": lambda row: -row["test"].get("BLEU", -1),
+        "minutes": lambda row: float("inf") if row["minutes"] is None else row["minutes"],
+        "name": lambda row: 0,
+    }
+    return sorted(rows, key=lambda row: (values[order](row), row["name"]))
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return what a table shows of rows besides their settings, by column; columns that are empty are left out."""
+    forms = dict.fromkeys(("parameters", "pairs", "steps", "tokens"), ",") | {"minutes": ".1f"}
+    scores = {"valid BLEU": ("valid", "bleu"), "test BLEU": ("test", "BLEU"), "test chrF": ("test", "chrF2")}
+    columns = {"name": [row["name"] for row in rows]}
+    for key, form in forms.items():
+        columns[key] = ["" if row[key] is None else format(row[key], form) for row in rows]
+    columns["device"] = [(row["device"] or "").partition(" (")[0] for row in rows]
+    for name, (part, key) in scores.items():
+        columns[name] = [f"{row[part][key]:.2f}" if key in row[part] else "" for row in rows]
+    columns["remark"] = [row["remark"] for row in rows]
+    return {name: texts for name, texts in columns.items() if any(texts)}

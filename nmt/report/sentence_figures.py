@@ -5,7 +5,6 @@ The tree has every hypothesis that was considered, recorded while the search run
 """
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +15,11 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from rich.cells import cell_len, set_cell_size
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.beam import Beams, Candidates, Hypothesis
+from nmt.decoding.beam import Beams, Candidates
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
@@ -28,7 +28,7 @@ from nmt.model.attention import distances_between
 from nmt.model.checkpoint import resolve_model
 from nmt.model.scores import Score
 from nmt.model.transformer import Transformer
-from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, label_cells, new_figure
+from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
 from nmt.text.tokenizer import EOS
 from nmt.text.words import words
 from nmt.translation.internals import Attention, Step
@@ -70,22 +70,21 @@ class BeamTree:
         active = extended.log_probs[0] > -math.inf
         parents = extended.history[0, active, 1, step - 1]  # the place of a hypothesis in the step before
         chosen = list(zip(parents.tolist(), extended.tokens[0, active].tolist(), strict=True))
-        new_nodes, unfinished = {}, 0
-        columns = [of_sentence[0].tolist() for of_sentence in candidates]
-        for rank, (total, row, token) in enumerate(zip(*columns, strict=True)):
-            if total == float("-inf"):
+        nodes_of, unfinished = {}, 0
+        for rank, (total, row, token) in enumerate(zip(*(column[0].tolist() for column in candidates), strict=True)):
+            if total == -math.inf:
                 continue
             outcome: Outcome = "pruned"
             if (row, token) in chosen:
                 outcome = "active"
-                new_nodes[row, token] = len(self.nodes)
             elif token == EOS and rank < self.beam:
                 outcome = "finished"
             elif token != EOS and unfinished < self.beam:  # the K best that do not end are extended, unless dropped
                 outcome = "dropped"
             unfinished += token != EOS
+            nodes_of[row, token] = len(self.nodes)
             self.nodes.append(Node(self._row_nodes[row], step, token, total - before[row], total, outcome))
-        self._row_nodes = [new_nodes[one] for one in chosen]
+        self._row_nodes = [nodes_of[one] for one in chosen]
 
     def path(self, number: int) -> list[int]:
         """Return the numbers of the nodes from the first token to a node."""
@@ -96,11 +95,11 @@ class BeamTree:
         return path[::-1]
 
 
-def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) -> tuple[BeamTree, list[Hypothesis]]:
-    """Search the translation of one sentence, ids without `</s>`, and return the tree and the n best hypotheses."""
+def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) -> BeamTree:
+    """Search the translation of one sentence, ids without `</s>`, and return the tree."""
     tree = BeamTree(options.beam)
-    (found,) = search([model], [[*ids, EOS]], options, observer=tree.record)
-    return tree, found
+    search([model], [[*ids, EOS]], options, observer=tree.record)
+    return tree
 
 
 # Tokens of a sentence; figures of longer ones cannot be read.
@@ -128,7 +127,10 @@ _OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
     "pruned": ("pruned: not among the best", "#888888", "--"),
     "dropped": ("dropped: cannot become the best", COLOURS[3], ":"),
 }
+_WEIGHTS = "nmt.model.transformer.attention_weights"
+Tokens = tuple[Sequence[str], Sequence[str]]  # labels of rows and columns
 _BOX_WIDTH, _BOX_HEIGHT = 0.68, 0.72  # of the distance between two nodes
+_BOX_COLUMNS = 10  # letters in a box
 
 
 def chosen_sentence(sources: Iterable[str]) -> str | None:
@@ -138,7 +140,7 @@ def chosen_sentence(sources: Iterable[str]) -> str | None:
     return next(fitting, min(lines, key=len, default=None))
 
 
-def sentence_drawings(model: Path, text: str, to: str | None = None) -> list[Drawing]:
+def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers: bool = True) -> list[Drawing]:
     """Translate a sentence, by default into the first target language, and return its attention and its search.
 
     Raises ModelError if there is no model, ConfigError for a sentence that is empty or too long.
@@ -152,14 +154,11 @@ def sentence_drawings(model: Path, text: str, to: str | None = None) -> list[Dra
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # a tree that is read shows what a search that has to be fast drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
-    tree, _ = search_tree(loaded.model, source_ids, search)
-    is_short = len(attention.source) <= _FEW
-    drawings = [
-        *([head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source)] if is_short else []),
-        *attention_drawings(attention),
-        steps_drawing(translator.steps(text, _BEST, to)),
-        search_drawing(tree, translator.tokenizers.target.pieces, search),
-    ]
+    tree = search_tree(loaded.model, source_ids, search)
+    drawings = [*attention_drawings(attention, with_layers), steps_drawing(translator.steps(text, _BEST, to))]
+    drawings.append(search_drawing(tree, translator.tokenizers.target.pieces, search))
+    if len(attention.source) <= _FEW:
+        drawings.insert(0, head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source))
     return [replace(one, subject=f"{model.resolve().name}: {text}") for one in drawings]
 
 
@@ -185,14 +184,13 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
     count, width = len(source), numbers["Q"].size(1)
     shown = [str(column) for column in range(1, min(_DIMENSIONS, width) + 1)]
     figure = new_figure(2 * (0.27 * count + 1), 3 * 0.36 * (max(count, len(shown)) + 2.2))
-    for number, (axes, name) in enumerate(zip(figure.subplots(2, 3).flat, numbers, strict=True)):
-        matrix, is_square = numbers[name], number in (3, 4)  # scores and weights
-        cells = (matrix if is_square else matrix[:, : len(shown)]).numpy()
+    for number, (axes, (name, matrix)) in enumerate(zip(figure.subplots(2, 3).flat, numbers.items(), strict=True)):
+        is_square = number in (3, 4)  # scores and weights
+        columns = source if is_square else shown
+        cells = matrix[:, : len(columns)].numpy()
         largest = float(abs(cells).max())
         limits = (0.0, 1.0) if name == "softmax" else (-largest, largest)
-        image = heat_map([axes], [cells], source, source if is_square else shown, limits)
-        label_cells(image, [[f"{cell:.2f}" for cell in row] for row in cells], 6.5)
-        axes.tick_params(axis="x", labelrotation=90 if is_square else 0)
+        heat_map(axes, cells, source, columns, limits, [[f"{cell:.2f}" for cell in row] for row in cells])
         axes.set_title(name if is_square else f"{name}: {len(shown)} of {width} columns")
     caption = (
         f"A row for each source token: its query (Q) and the keys of all tokens (K), in all {width} columns, give a "
@@ -203,65 +201,61 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
     return Drawing("one-head", "One head in numbers: encoder, layer 1, head 1", caption, figure, code, "attention")
 
 
-def attention_drawings(attention: Attention) -> list[Drawing]:
+def attention_drawings(attention: Attention, with_layers: bool = True) -> list[Drawing]:
     """Return a sheet for each of encoder, decoder and cross-attention, then a figure for each of their layers."""
     source, read, predicted = attention.source, attention.target[:-1], attention.target[1:]
     tokens = {"encoder": (source, source), "decoder": (read, read), "cross": (predicted, source)}
     sheets, layers = list[Drawing](), list[Drawing]()
-    for kind in _KINDS:
-        weights = getattr(attention, kind)
-        sheets.append(_sheet(kind, weights, tokens[kind]))
-        layers += [_heads_of_layer(kind, layer, heads, tokens[kind]) for layer, heads in enumerate(weights, start=1)]
+    for kind, (title, *_, caption) in _KINDS.items():
+        weights: Tensor = getattr(attention, kind)
+        sheet = Drawing(f"attention-{kind}-sheet", f"{title}, all layers and heads",
+                        f"All heads of all layers, a row of them for each layer. {caption}",
+                        _sheet(weights, kind, tokens[kind]), _WEIGHTS, "attention")  # fmt: skip
+        sheets.append(sheet)
+        for layer, heads in enumerate(weights if with_layers else (), start=1):
+            name, figure = f"attention-{kind}-layer-{layer}", _heads_of_layer(heads, kind, tokens[kind])
+            layers.append(Drawing(name, f"{title}, layer {layer}", caption, figure, _WEIGHTS, "attention"))
     return [*sheets, *layers]
 
 
-def _sheet(kind: str, weights: Tensor, tokens: tuple[Sequence[str], Sequence[str]]) -> Drawing:
+def _sheet(weights: Tensor, kind: str, tokens: Tokens) -> Figure:
     """Draw the weights (L, H, rows, columns) of all layers, a row of heads for each."""
-    layers, heads = weights.shape[:2]
-    most = max(map(len, tokens))
+    heads, most = weights.size(1), max(map(len, tokens))
     width = max(6.4 / heads, min(2.0, 0.13 * most))  # inches of a panel
     height = min(1.9, width)
-    figure = new_figure(max(3.6, layers * height + 1.6), heads * width + 1.6)
-    panels = figure.subplots(layers, heads, sharex=True, sharey=True, squeeze=False)
-    _draw_heads(figure, panels, weights.flatten(0, 1), kind, tokens)
+    figure, panels = _draw_heads(weights, kind, tokens, (height, width))
     for (layer, head), panel in np.ndenumerate(panels):
         panel.tick_params(labelsize=min(8.0, 60 * height / most))
         panel.set_title(f"head {head + 1}" if layer == 0 else "")
         panel.set_ylabel(f"layer {layer + 1}" if head + 1 == heads else "")
         panel.yaxis.set_label_position("right")
-    title, *_, caption = _KINDS[kind]
-    caption = f"All heads of all layers, a row of them for each layer. {caption}"
-    return _attention(f"attention-{kind}-sheet", f"{title}, all layers and heads", caption, figure)
+    return figure
 
 
-def _heads_of_layer(kind: str, layer: int, heads: Tensor, tokens: tuple[Sequence[str], Sequence[str]]) -> Drawing:
+def _heads_of_layer(heads: Tensor, kind: str, tokens: Tokens) -> Figure:
     """Draw the weights (H, rows, columns) of a layer."""
-    title, _, _, caption = _KINDS[kind]
-    rows, columns = tokens
-    most = 2 if len(heads) <= 4 and len(columns) > 6 else 4
+    rows, columns = map(len, tokens)
+    most = 2 if len(heads) <= 4 and columns > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
-    down = len(heads) // across
-    figure = new_figure(min(14, max(3.6, down * max(1.6, 0.21 * len(rows) + 0.35) + 1.3)), WIDE)
-    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    _draw_heads(figure, panels, heads, kind, tokens)
+    weights = heads.view(-1, across, rows, columns)
+    figure, panels = _draw_heads(weights, kind, tokens, (max(1.6, 0.21 * rows + 0.35), 6.4 / across))
     for head, panel in enumerate(panels.flat, start=1):
         panel.set_title(f"head {head}")
-    return _attention(f"attention-{kind}-layer-{layer}", f"{title}, layer {layer}", caption, figure)
+    return figure
 
 
-def _draw_heads(
-    figure: Figure, panels: Any, weights: Tensor, kind: str, tokens: tuple[Sequence[str], Sequence[str]]
-) -> None:
-    """Draw weights (P, rows, columns) into panels."""
+def _draw_heads(weights: Tensor, kind: str, tokens: Tokens, inches: tuple[float, float]) -> tuple[Figure, Any]:
+    """Draw weights (down, across, rows, columns) in panels (down, across) of this height and width."""
     _, row_label, column_label, _ = _KINDS[kind]
-    image = heat_map(panels.flatten().tolist(), weights.numpy(), *tokens)
+    down, across = weights.shape[:2]
+    figure = new_figure(max(3.6, down * inches[0] + 1.6), across * inches[1] + 1.6)
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    for panel, matrix in zip(panels.flat, weights.flatten(0, 1).numpy(), strict=True):
+        image = heat_map(panel, matrix, *tokens)
     figure.supylabel(f"query: {row_label}", fontsize=10)
     figure.supxlabel(f"key: {column_label}", fontsize=10)
     figure.colorbar(image, ax=panels, label="weight", aspect=30)
-
-
-def _attention(name: str, title: str, caption: str, figure: Figure) -> Drawing:
-    return Drawing(name, title, caption, figure, "nmt.model.transformer.attention_weights", "attention")
+    return figure, panels
 
 
 def steps_drawing(steps: Sequence[Step]) -> Drawing:
@@ -269,13 +263,11 @@ def steps_drawing(steps: Sequence[Step]) -> Drawing:
     count = len(steps[0].best)
     figure = new_figure(0.5 * count + 1.3, max(WIDE, 1.15 * len(steps) + 0.7))
     axes = figure.subplots()
-    cells = [[step.best[rank] for step in steps] for rank in range(count)]
-    columns = [f"step {number}" for number in range(1, len(steps) + 1)]
-    shares = np.array([[p for _, p in row] for row in cells], dtype=np.float32)
-    image = heat_map([axes], [shares], [str(rank) for rank in range(1, count + 1)], columns)
-    label_cells(
-        image, [[f"{_shortened(piece)}\n{percent(math.log(max(p, 1e-30)))}" for piece, p in row] for row in cells], 8
-    )
+    cells = list(zip(*(step.best for step in steps), strict=True))  # a row for each rank
+    shares = np.array([[share for _, share in row] for row in cells], dtype=np.float32)
+    labels = [[f"{_shortened(piece)}\n{percent(share)}" for piece, share in row] for row in cells]
+    ranks, columns = range(1, count + 1), range(1, len(steps) + 1)
+    heat_map(axes, shares, [*map(str, ranks)], [f"step {number}" for number in columns], labels=labels)
     for rank, row in enumerate(cells):
         for number, (piece, _) in enumerate(row):
             if piece == steps[number].piece:
@@ -313,7 +305,7 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
         corner = (x - _BOX_WIDTH / 2, y - _BOX_HEIGHT / 2)
         axes.add_patch(Rectangle(corner, _BOX_WIDTH, _BOX_HEIGHT, fill=False, edgecolor=colour, **style))
         axes.text(x, y - 0.14, _shortened(pieces[node.token]), ha="center", va="center", fontsize=9)
-        axes.text(x, y + 0.2, percent(node.log_prob), ha="center", va="center", fontsize=7)
+        axes.text(x, y + 0.2, percent(math.exp(node.log_prob)), ha="center", va="center", fontsize=7)
     for name, colour, line in _OUTCOMES.values():
         axes.plot([], [], line, color=colour, label=name)
     axes.plot([], [], color=INK, linewidth=2.8, label="the translation")
@@ -322,22 +314,22 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
     for step in range(1, steps + 1):
         axes.text(step, -0.7, f"step {step}", ha="center", fontsize=8)
     figure.legend(loc="outside lower left", ncols=3)
-    chosen = tree.nodes[best]
+    share = percent(math.exp(tree.nodes[best].total))
     caption = (
         f"Each column is a step of an exact search with a beam of {options.beam}: the best extensions of all "
         "hypotheses, the best on top, with the probability of the token after its prefix. The thick path is the "
-        f"translation, with a probability of {percent(chosen.total)}, the best of {len(finished)} finished hypotheses."
+        f"translation, with a probability of {share}, the best of {len(finished)} finished hypotheses."
     )
     return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.advance", "search")
 
 
-def percent(log_prob: float) -> str:
+def percent(share: float) -> str:
     """Return a probability in percent, with as many digits as are of interest.
 
-    >>> [percent(math.log(p)) for p in (1, 0.975, 0.0312, 0.00021)]
+    >>> [percent(p) for p in (1, 0.975, 0.0312, 0.00021)]
     ['100 %', '98 %', '3.1 %', '0.02 %']
     """
-    value = 100 * math.exp(log_prob)
+    value = 100 * share
     if value >= 9.95:
         return f"{value:.0f} %"
     return f"{value:.1f} %" if value >= 0.95 else f"{value:.2f} %" if value >= 0.005 else "< 0.01 %"
@@ -345,6 +337,4 @@ def percent(log_prob: float) -> str:
 
 def _shortened(piece: str) -> str:
     """Return a piece that fits in its box, where East Asian characters take two columns."""
-    widths = [2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in piece]
-    kept = sum(1 for count in range(1, len(piece) + 1) if sum(widths[:count]) <= 10)
-    return piece if kept == len(piece) else f"{piece[: kept - 1]}…"
+    return piece if cell_len(piece) <= _BOX_COLUMNS else f"{set_cell_size(piece, _BOX_COLUMNS - 1)}…"

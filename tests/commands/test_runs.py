@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.commands import runs as module
-from nmt.report.run_table import find_runs, run_row
+from nmt.report.run_records import find_runs, run_row
 from nmt.system.files import lock_folder
 from tests.builders import run_command
 from tests.report.run_files import train_line, validation_line, write_run

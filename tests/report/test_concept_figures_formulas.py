@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from nmt.model.scores import Score
 from nmt.report.concept_figures import (
+    gradient_norms,
     noam,
     position_waves,
     positions,
@@ -54,9 +55,8 @@ def test_softmax_of_wide_heads_saturates_unless_scores_are_divided() -> None:
 
 
 def test_gradient_of_the_softmax_is_that_of_small_changes() -> None:
-    weights, _, norms = random_attention(Score(), 16)
-    scores = weights[:3].double().log()
-    for row, norm in zip(scores, norms, strict=False):
+    weights = random_attention(Score(), 16)[:3].double()
+    for row, norm in zip(weights.log(), gradient_norms(weights), strict=True):
         steps = torch.eye(len(row), dtype=torch.float64) * 1e-6
         changes = ((row + steps).softmax(-1) - (row - steps).softmax(-1)) / 2e-6
         assert float(norm) == pytest.approx(float(changes.norm()), rel=1e-4)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nmt.report import corpus_section as module
-from nmt.report.corpus_section import audit_html, corpus_section, histogram, length_drawings
+from nmt.report.corpus_section import audit_html, corpus_html, histogram, length_drawings, length_edges
 from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
 from nmt.text.prepared import PreparedCorpus
@@ -39,7 +39,7 @@ def test_counts_and_lengths_equal_those_of_the_texts(
 ) -> None:
     pairs = [line.split("\t") for line in (texts / "train.tsv").read_text().splitlines()]
     distinct = len({tuple(pair) for pair in pairs})
-    html = corpus_section(run).html
+    html = corpus_html(run)
     assert cells(html, "read") == ["", str(len(pairs)), "6"]
     assert cells(html, "kept")[1] == str(distinct)
     assert cells(html, "removed: duplicate")[1] == str(len(pairs) - distinct)
@@ -62,9 +62,10 @@ def bars(drawing: Drawing) -> dict[tuple[float, float], float]:
 
 
 def test_histogram_has_integers_in_the_middle_of_bars_and_all_above_in_the_last_one() -> None:
-    found = bars(histogram("name", "title", "Of all", {"a": np.array([1] * 100 + [2] * 300 + [900])}))
+    lengths = np.array([1] * 100 + [2] * 300 + [900])
+    found = bars(histogram("name", "title", {"a": lengths}, length_edges(lengths)))
     assert found == {(0.5, 1.5): pytest.approx(10000 / 401), (1.5, 2.5): pytest.approx(30100 / 401)}
-    ratios = bars(histogram("name", "title", "Of all", {"a": np.array([0.01, 1.0, 1.0, 2.0])}))
+    ratios = bars(histogram("name", "title", {"a": np.array([0.01, 1.0, 1.0, 2.0])}, module.RATIOS))
     assert sorted(ratios.values()) == [25, 25, 50]
     ((low, high),) = [edges for edges, height in ratios.items() if height == 50]
     assert low * high == pytest.approx(1), "1 is in the middle"
@@ -88,7 +89,7 @@ def test_corpus_that_is_gone_or_damaged_is_named(
     run: RunRecords, damage: Callable[[Path], object], message: str
 ) -> None:
     damage(run.path / "prepared")
-    html = unescape(corpus_section(run).html)
+    html = unescape(corpus_html(run))
     assert html.startswith('<p class="warning">The prepared corpus of this run cannot be read')
     assert message in html
 

@@ -24,7 +24,7 @@ LABELS = ["▁我", "喜欢", "繁體", "$x_1$", "<b>"]
 
 def drawing_of(labels: list[str]) -> Drawing:
     figure = new_figure()
-    heat_map([figure.subplots()], [np.eye(len(labels), dtype=np.float32)], labels, labels)
+    heat_map(figure.subplots(), np.eye(len(labels), dtype=np.float32), labels, labels)
     return Drawing("name", "A <title>", "A caption.", figure)
 
 

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from nmt.report.drawing import HALF, QUARTER, WIDE, Drawing, drawing_style, new_figure
 from nmt.report.page import (
     Html,
-    Section,
     bullets,
     element,
-    facts,
     figures,
     folded,
     joined,
@@ -69,10 +67,10 @@ def test_everything_on_a_page_is_escaped_and_nothing_is_a_script() -> None:
         figure = new_figure()
         figure.subplots().set_xlabel(HOSTILE)
         drawing = Drawing("name", HOSTILE, HOSTILE, figure)
-        parts = [table([HOSTILE], [[HOSTILE]], HOSTILE), facts([(HOSTILE, HOSTILE, HOSTILE)])]
+        parts = [table([HOSTILE], [[HOSTILE]], HOSTILE)]
         parts += [paragraphs([HOSTILE], HOSTILE), bullets([HOSTILE]), figures([drawing])]
         parts += [folded(HOSTILE, element("pre", HOSTILE))]
-        page = render_page(HOSTILE, [Section("one", HOSTILE, joined(parts))])
+        page = render_page(HOSTILE, {"One": joined(parts)})
     reader = read(page)
     names = {tag for tag, _ in reader.elements}
     assert not names & {"script", "b", "link", "img", "iframe", "object"}

@@ -25,9 +25,8 @@ def options_of(beam: int, n_best: int) -> SearchOptions:
 @pytest.mark.parametrize("seed", range(4))
 def test_results_of_the_search_are_paths_whose_edges_add_up(seed: int, beam: int) -> None:
     model = tiny_model(seed, vocabulary=12)
-    tree, found = search_tree(model, IDS, options_of(beam, beam))
-    (expected,) = search([model], [SOURCE], options_of(beam, beam))
-    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    tree = search_tree(model, IDS, options_of(beam, beam))
+    (found,) = search([model], [SOURCE], options_of(beam, beam))
     ends = [number for number, node in enumerate(tree.nodes) if node.outcome == "finished"]
     paths = {tuple(tree.nodes[number].token for number in tree.path(end)): tree.path(end) for end in ends}
     for hypothesis in found:
@@ -41,7 +40,7 @@ def test_results_of_the_search_are_paths_whose_edges_add_up(seed: int, beam: int
 @pytest.mark.parametrize("seed", range(3))
 def test_every_step_has_exactly_beam_hypotheses_that_go_on(seed: int) -> None:
     beam = 3
-    tree, _ = search_tree(tiny_model(seed, vocabulary=12), IDS, options_of(beam, beam))
+    tree = search_tree(tiny_model(seed, vocabulary=12), IDS, options_of(beam, beam))
     outcomes = Counter((node.step, node.outcome) for node in tree.nodes)
     steps = max(node.step for node in tree.nodes)
     for step in range(1, steps):
@@ -54,7 +53,7 @@ def test_every_step_has_exactly_beam_hypotheses_that_go_on(seed: int) -> None:
 
 def test_edges_are_the_log_probabilities_of_the_model() -> None:
     model = tiny_model(2, vocabulary=12)
-    tree, _ = search_tree(model, IDS, options_of(2, 2))
+    tree = search_tree(model, IDS, options_of(2, 2))
     tables: dict[tuple[int, ...], Tensor] = {}
     for number, node in enumerate(tree.nodes):
         prefix = tuple(tree.nodes[other].token for other in tree.path(number)[:-1])
@@ -66,7 +65,7 @@ def test_edges_are_the_log_probabilities_of_the_model() -> None:
 def test_candidates_of_a_step_are_the_best_ones() -> None:
     """The 2·K best extensions of the active hypotheses, computed without the search."""
     model, options = tiny_model(1, vocabulary=12), options_of(3, 3)
-    tree, _ = search_tree(model, IDS, options)
+    tree = search_tree(model, IDS, options)
     active = [number for number, node in enumerate(tree.nodes) if (node.step, node.outcome) == (1, "active")]
     extensions = []
     for number in active:

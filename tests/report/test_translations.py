@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import recipe_to_yaml
+from nmt.config import LanguagePair, recipe_to_yaml
 from nmt.evaluation.metrics import measure
 from nmt.report.run_records import RunRecords
 from nmt.report.translations import System, Text, length_drawings, lines_html, marked, samples_html, systems_of_run
@@ -31,7 +31,7 @@ def run_with_test(folder: Path, *translations: str) -> RunRecords:
 
 
 def system(name: str, lines: list[str], reference: list[str], source: list[str] | None = None) -> System:
-    return System(name, Text("Test text", ("en", "it"), ITALIAN, source, reference), lines)
+    return System(name, Text("Test text", LanguagePair("en", "it"), source, reference), lines)
 
 
 def test_translations_of_a_run_are_read_with_their_texts(tmp_path: Path) -> None:

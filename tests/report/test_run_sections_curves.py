@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nmt.report.curves_section import comparison_drawings, curves_section, training_drawings
 from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
+from nmt.report.run_sections import comparison_drawings, curves_html, training_drawings
 from tests.report.run_files import train_line, validation_line, write_run
 
 
 def section_of(path: Path, *lines: dict[str, object]) -> str:
-    return unescape(curves_section(RunRecords(write_run(path, list(lines)))).html)
+    return unescape(curves_html(RunRecords(write_run(path, list(lines)))))
 
 
 def drawings_of(path: Path, *lines: dict[str, object]) -> dict[str, Drawing]:

@@ -1,25 +1,24 @@
-"""The sections of several runs: settings that differ, significance, lines won, and sentences that differ."""
+"""Systems compared: significance, lines won, and sentences that differ."""
 
 import re
 from dataclasses import replace
 from html import unescape
 
+from nmt.config import LanguagePair
 from nmt.evaluation.metrics import compare, measure
-from nmt.report.comparison_section import comparison_section, runs_section
-from nmt.report.run_table import Row
-from nmt.report.translations import System, Text
+from nmt.report.translations import System, Text, comparison_html
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")
 REFERENCE = [f"il gatto {word} dorme sul tappeto rosso" for word in "abcdefghijklmnopqrst"]
 SOURCE = [f"the cat {word} sleeps on the red carpet" for word in "abcdefghijklmnopqrst"]
-TEXT = Text("Test text", ("en", "it"), ITALIAN, SOURCE, REFERENCE)
+TEXT = Text("Test text", LanguagePair("en", "it"), SOURCE, REFERENCE)
 GOOD = [*REFERENCE[:18], "il gatto s dorme", REFERENCE[19]]
 BAD = [*(line.replace("gatto", "cane") for line in REFERENCE[:18]), *REFERENCE[18:]]
 
 
 def html_of(**lines: list[str]) -> str:
-    return unescape(comparison_section([System(name, TEXT, texts) for name, texts in lines.items()]).html)
+    return unescape(comparison_html([System(name, TEXT, texts) for name, texts in lines.items()]))
 
 
 def test_scores_lines_won_and_significance_are_those_of_the_metrics() -> None:
@@ -54,26 +53,8 @@ def test_sentences_that_differ_most_are_shown_with_their_differences_from_the_re
 
 def test_texts_that_differ_are_not_compared() -> None:
     other = System("C", replace(TEXT, reference=GOOD), BAD)
-    html = comparison_section([System("A", TEXT, GOOD), other, System("B", TEXT, BAD)]).html
+    html = comparison_html([System("A", TEXT, GOOD), other, System("B", TEXT, BAD)])
     assert "Test text of C: no other system has translations of this text; its scores cannot be compared." in html
     assert "A is best, significantly better than B." in html
     hostile = [System("<img>", TEXT, ["<script>"] * 20), System("<b>", TEXT, GOOD)]
-    assert not re.search("<(script|img|b)>", comparison_section(hostile).html)
-
-
-def row_of(name: str, epochs: float, rate: float) -> Row:
-    settings = {"train.schedule.rate": rate, "seed": 1}
-    places = {"path": name, "remark": "", "settings": settings, "valid": {}, "test": {}}
-    counts = dict.fromkeys(("parameters", "steps", "tokens", "minutes", "device"))
-    return {"name": name, "epochs": epochs, "pairs": 1000, **places, **counts}
-
-
-def test_runs_have_the_settings_that_differ_and_who_has_seen_more_text() -> None:
-    html = runs_section([row_of("A", 1.0, 0.1), row_of("B", 2.5, 0.2), row_of("C", 1.02, 0.1)]).html
-    assert "<td>train.schedule.rate</td>" in html
-    assert "<td>seed</td>" not in html
-    assert re.findall("<li>(.*?)</li>", html) == [
-        "B has seen 2.5 times the text of A (2,500 sentence pairs against 1,000, repetitions included): a better score "
-        "may be due to that."
-    ]
-    assert "None: the recipes are equal." in runs_section([row_of("A", 1, 0.1), row_of("B", 1, 0.1)]).html
+    assert not re.search("<(script|img|b)>", comparison_html(hostile))

@@ -1,4 +1,4 @@
-"""The section Settings: what differs from the defaults, and the command that repeats the run."""
+"""What differs from the defaults and between runs, and the command that repeats a run."""
 
 import re
 import shlex
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt.config import load_recipe
-from nmt.report.run_records import RunRecords
-from nmt.report.settings_section import changed_settings, settings_section
+from nmt.report.run_records import Row, RunRecords
+from nmt.report.run_sections import changed_settings, runs_html, settings_html
 from tests.builders import run_command
 
 
@@ -41,10 +41,28 @@ def test_shown_command_trains_the_run_again(
     monkeypatch.chdir(tmp_path)  # in which the command makes the link runs/latest
     copy = tmp_path / "my run's"
     shutil.copytree(uninterrupted, copy, symlinks=True)
-    html = settings_section(RunRecords(copy)).html
+    html = settings_html(RunRecords(copy))
     assert re.search(r"<td>torch</td><td>\d+\.\d+", html)
     (command,) = re.findall(r"^(nmt train[^<]*)</pre>", html, re.MULTILINE)
     words = shlex.split(unescape(command))
     result = run_command(*words[1:], "--quiet")
     assert result.exit_code == 0, result.output
     assert RunRecords(tmp_path / "my run's-again").train[-1]["loss"] == RunRecords(uninterrupted).train[-1]["loss"]
+
+
+def row_of(name: str, epochs: float, rate: float) -> Row:
+    settings = {"train.schedule.rate": rate, "seed": 1}
+    places = {"path": name, "remark": "", "settings": settings, "valid": {}, "test": {}}
+    counts = dict.fromkeys(("parameters", "steps", "tokens", "minutes", "device"))
+    return {"name": name, "epochs": epochs, "pairs": 1000, **places, **counts}
+
+
+def test_runs_have_the_settings_that_differ_and_who_has_seen_more_text() -> None:
+    html = runs_html([row_of("A", 1.0, 0.1), row_of("B", 2.5, 0.2), row_of("C", 1.02, 0.1)])
+    assert "<td>train.schedule.rate</td>" in html
+    assert "<td>seed</td>" not in html
+    assert re.findall("<li>(.*?)</li>", html) == [
+        "B has seen 2.5 times the text of A (2,500 sentence pairs against 1,000, repetitions included): a better score "
+        "may be due to that."
+    ]
+    assert "None: the recipes are equal." in runs_html([row_of("A", 1, 0.1), row_of("B", 1, 0.1)])

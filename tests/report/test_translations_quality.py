@@ -3,9 +3,9 @@
 import re
 from html import unescape
 
+from nmt.config import LanguagePair
 from nmt.evaluation.metrics import measure
-from nmt.report.quality_section import quality_section
-from nmt.report.translations import System, Text
+from nmt.report.translations import System, Text, quality_html
 from nmt.text.languages import target_language
 
 ITALIAN = target_language("it")
@@ -14,8 +14,8 @@ REFERENCE = [f"il gatto numero {word} dorme sul tappeto" for word in NUMBERS]
 
 
 def html_of(lines: list[str], source: list[str] | None = None, reference: list[str] = REFERENCE) -> str:
-    text = Text("Test text", ("en", "it"), ITALIAN, source, reference, "a note")
-    return quality_section([System("demo", text, lines)]).html
+    text = Text("Test text", LanguagePair("en", "it"), source, reference, "a note")
+    return quality_html([System("demo", text, lines)])
 
 
 def shown(html: str) -> list[int]:
@@ -55,6 +55,6 @@ def test_text_without_faults_and_of_one_line() -> None:
 
 def test_all_text_is_escaped_and_missing_texts_are_explained() -> None:
     assert not re.search("<(script|img|b)>", html_of(["<script>x</script>"], ["<img>"], ["<b>y</b>"]))
-    assert "This run has no translated text" in quality_section([]).html
-    html = quality_section([], ["No translations of the test text: x < y"]).html
+    assert "This run has no translated text" in quality_html([])
+    html = quality_html([], ["No translations of the test text: x < y"])
     assert html == '<p class="warning">No translations of the test text: x &lt; y</p>'

@@ -1,0 +1,248 @@
+"""The sections of runs: training curves and remarks, and settings of one; numbers and curves of several; headings."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import cycle
+from statistics import fmean
+from typing import Any
+
+from nmt.config import Recipe
+from nmt.config.model_sections import Schedule
+from nmt.config.section import Difference, differences
+from nmt.evaluation.metrics import RESAMPLES
+from nmt.report.drawing import COLOURS, QUARTER, THIRD, Drawing, label_ends, new_chart, set_logarithmic
+from nmt.report.page import Html, bullets, element, figures, folded, joined, shown, table
+from nmt.report.run_records import Record, Row, RunRecords, columns_of, differing_settings, run_row, setting_text
+from nmt.report.translations import System
+from nmt.system.console import counted
+from nmt.text.languages import english_name
+from nmt.training.progress import perplexity
+
+_MOST_STEPS = 10  # of skipped updates
+_LABELLED = (0.5, 1.15, 0.42, 0.12)  # inches, with room for labels at the right end of lines
+# What runs cost, by the key of the log: name, label, factor, and what to consider.
+_COSTS = {
+    "step": ("steps", "steps", 1, "A step of larger batches sees more text."),
+    "target_tokens": ("tokens", "million target tokens", 1e-6, "Scores are comparable on one text, losses and tokens "
+                      "only with one tokenizer."),
+    "seconds": ("minutes", "minutes of training", 1 / 60, "Minutes depend on the machine."),
+}  # fmt: skip
+
+
+def curves_html(run: RunRecords) -> Html:
+    """Return the section of a run: remarks and curves."""
+    remarks = bullets([*_stability(run), *_fit(run), *_speed(run)])
+    return joined([remarks or element("p", "Nothing in the log is unusual."), figures(training_drawings(run))])
+
+
+def training_drawings(run: RunRecords) -> list[Drawing]:
+    """Return the curves of a run for which there are numbers: loss, scores, then rate, speed, padding and gradient."""
+    train, valid, drawings = run.train, run.validations, list[Drawing]()
+    of_loss, of_scores = "Without label smoothing.", "Greedy translations; the star is the best checkpoint."
+    if valid:
+        last, before = valid[-1], valid[max(0, len(valid) - 2)]
+        of_loss += f" A validation loss of {last['loss']:.3g} is a perplexity of {shown(perplexity(last['loss']))}."
+        steps, gain = last["step"] - before["step"], last["bleu"] - before["bleu"]
+        of_scores += f" The last {steps:,} steps changed BLEU by {gain:+.1f}." if steps else ""
+    losses = [("training", "loss", train), ("validation", "loss", valid)]
+    scores = [("BLEU", "bleu", valid), ("chrF", "chrf", valid)]
+    for name, title, caption, curves in (
+        ("loss", "Loss: nats per target token", of_loss, losses),
+        ("scores", "BLEU and chrF of the validation text", of_scores, scores),
+    ):
+        if not any(records for *_, records in curves):
+            continue
+        figure, (axes,) = new_chart(margins=_LABELLED)
+        for (label, key, records), style in zip(curves, ("-C0", "--C1"), strict=True):
+            if records:
+                end = f"{label} {shown(float(format(records[-1][key], '.3g')))}"
+                axes.plot(*_points(records, "step", key), style, **_markers(records), label=end)
+            if (best := run.best) is not None and best in records:
+                axes.plot(best["step"], best[key], "*", markersize=12, color=style[-2:], label="_best")
+        axes.set(xlabel="step", xlim=(0, None))
+        if name == "loss":
+            set_logarithmic(axes, "y")
+        label_ends(axes)
+        drawings.append(Drawing(f"training-{name}", title, caption, figure, subject=run.name))
+    return drawings + (_small_drawings(run) if train else [])
+
+
+def _small_drawings(run: RunRecords) -> list[Drawing]:
+    """Return rate, speed, padding and gradient norm of a run, from 0."""
+    settings, drawings = run.recipe.train, []
+    clipped = "not clipped" if settings.clip_norm is None else f"clipped to {settings.clip_norm:g}"
+    speed, padding = (fmean(record[key] for record in run.train) for key in ("target_tokens_per_second", "padding"))
+    for name, title, key, factor, caption in (
+        ("rate", "Learning rate", "rate", 1,
+         f"{settings.schedule.name}, {counted(settings.schedule.warmup, 'step')} of warm-up."),
+        ("speed", "Tokens per second", "target_tokens_per_second", 1, f"{speed:,.0f} target tokens on average."),
+        ("padding", "Padding in %", "padding", 100, f"{100 * padding:.1f} % of the positions on average."),
+        ("gradient", "Gradient norm", "gradient_norm", 1,
+         f"Before clipping ({clipped}). A steady rise comes before divergence."),
+    ):  # fmt: skip
+        steps, values = _points(run.train, "step", key)
+        values = [factor * value for value in values]
+        figure, (axes,) = new_chart(1.6, QUARTER)
+        axes.plot(steps, values, **_markers(steps))
+        axes.set(xlabel="step", xlim=(0, None), ylim=(0, 1.1 * max(values) or 1))
+        axes.locator_params(nbins=4)
+        axes.yaxis.set_major_formatter(lambda value, _: shown(value) if value < 1000 else f"{value / 1000:,g}k")
+        drawings.append(Drawing(f"training-{name}", title, caption, figure, subject=run.name))
+    return drawings
+
+
+def run_names(runs: Sequence[RunRecords]) -> list[str]:
+    """Return the names of runs; their paths if two have one name."""
+    names = [run.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.path) for run in runs]
+
+
+def comparison_drawings(runs: Sequence[RunRecords]) -> list[Drawing]:
+    """Return BLEU and loss of the validation text of several runs over their steps, their target tokens and minutes."""
+    drawings, names = [], run_names(runs)
+    for cost, (name, label, factor, caption) in _COSTS.items():
+        figure, panels = new_chart(3.8, THIRD, (0.5, 0.1, 0.42, 0.3), rows=2)
+        for axes, key, score in zip(panels, ("bleu", "loss"), ("BLEU", "Loss"), strict=True):
+            axes.set_title(f"{score} of the validation text")
+            for run, run_name, colour in zip(runs, names, cycle(COLOURS), strict=False):
+                costs, values = _points(run.validations, cost, key)
+                costs = [factor * one for one in costs]
+                axes.plot(costs, values, color=colour, label=run_name, **_markers(costs))
+        panels[1].set(xlabel=label, xlim=(0, None))
+        if any(run.validations for run in runs):
+            set_logarithmic(panels[1], "y")
+        panels[0].legend(fontsize=8)
+        drawings.append(Drawing(f"runs-by-{name}", f"By {name}", caption, figure, subject=" and ".join(names)))
+    return drawings
+
+
+def _points(records: Sequence[Record], x: str, y: str) -> tuple[list[float], list[float]]:
+    return [record[x] for record in records], [record[y] for record in records]
+
+
+def _markers(points: Sequence[object]) -> dict[str, Any]:
+    return {"marker": "o" if len(points) <= 30 else "", "markersize": 3}  # a single point has no line
+
+
+def _stability(run: RunRecords) -> Iterator[str]:
+    if run.skipped:
+        first = ", ".join(f"{record['step']:,}" for record in run.skipped[:_MOST_STEPS])
+        more = ", …" if len(run.skipped) > _MOST_STEPS else ""
+        text = f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite"
+        yield f"{text}: steps {first}{more}."
+    losses = [record["loss"] for record in run.train]
+    if losses and losses[-1] > 1.2 * min(losses) + 0.1:
+        yield f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges."
+
+
+def _fit(run: RunRecords) -> Iterator[str]:
+    if not run.validations:
+        yield "There is no validation, so the log does not show how well the model translates other text."
+        return
+    losses = [(record["loss"], record["step"]) for record in run.validations]
+    lowest, step = min(losses)
+    latest, _ = min(losses[-3:])  # of three, since one may be chance
+    if latest > 1.02 * lowest + 0.01:
+        yield (
+            f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {losses[-1][0]:.3f}: the "
+            "model overfits; more text, more dropout or fewer steps help."
+        )
+    elif run.best is run.validations[-1] and len(losses) > 1:
+        yield "The last validation is the best one: with more steps the model may still improve."
+
+
+def _speed(run: RunRecords) -> Iterator[str]:
+    if not run.train:
+        return
+    padding, waiting = (fmean(record[key] for record in run.train) for key in ("padding", "loader_wait"))
+    if padding > 0.3:
+        yield f"{padding:.0%} of the target tokens in batches are padding; more length groups have less."
+    if waiting > 0.1:
+        yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
+
+
+# A run that has seen this many times the pairs of another one has seen more text.
+_MORE = 1.05
+# What the introduction ends with, by the state of a run.
+_STATES = {"": "", "training now": " It trains now.", "interrupted": " It was interrupted: nmt train resumes it."}
+
+
+def run_summary(run: RunRecords, systems: Sequence[System]) -> tuple[str, str]:
+    """Return the heading of a run, with its languages and result, and a sentence on model, text, time and date."""
+    row, languages, model = run_row(run.name, run.path), run.recipe.languages, run.recipe.model
+    heading = f"{english_name(languages.source)} to {', '.join(map(english_name, languages.target))}"
+    if systems:
+        title = systems[0].text.title
+        heading += f": {_result(systems[0])} of the {title[:1].lower()}{title[1:]}"
+    layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.dim}"
+    weights = f" and {row['parameters'] / 1e6:.2f} million parameters" if row["parameters"] else ""
+    files = ", ".join(dict.fromkeys(path.name for text in run.recipe.data.train for path in text.files.values()))
+    pairs = f"{row['pairs']:,} sentence pairs of " if row["pairs"] else ""
+    steps = f"{counted(row['steps'], 'step')} in {row['minutes']:.1f} minutes on {row['device'] or 'an unknown device'}"
+    date = datetime.fromtimestamp((run.path / "metrics.jsonl").stat().st_mtime).astimezone()
+    lead = f"{run.name}: a Transformer of {layers}{weights}, trained on {pairs}{files} for {steps}, {date:%d %B %Y}."
+    return heading, lead + _STATES[run.state]
+
+
+def comparison_heading(names: Sequence[str], systems: Sequence[System]) -> str:
+    """Return the heading of a comparison: the best run, if all of them have translated the same test text."""
+    tests, heading = [system for system in systems if system.text.title == "Test text"], counted(len(names), "run")
+    if len(tests) < len(names) or any(one.text.pairs != tests[0].text.pairs for one in tests):
+        return f"{heading} compared"
+    best, languages = max(tests, key=lambda one: one.bleu.score().value), tests[0].text.languages
+    heading += f", {english_name(languages.source)} to {english_name(languages.target)}"
+    return f"{heading}: {best.name} has the highest score, {_result(best)} of the test text"
+
+
+def _result(system: System) -> str:
+    return f"BLEU {system.bleu.score(RESAMPLES).text} on {counted(len(system.lines), 'sentence')}"
+
+
+def settings_html(run: RunRecords) -> Html:
+    """Return the section of a run: recipe, versions, commands, and, folded, the whole recipe."""
+    changes = [(one.key, setting_text(one.now), setting_text(one.before)) for one in changed_settings(run.recipe)]
+    environment = [(name, setting_text(value)) for name, value in run.environment.items()]
+    tables = [
+        table(("key", "value", "default"), changes, "Settings that differ from the defaults."),
+        table(("item", "value"), environment, "Versions and device."),
+    ]
+    file = run.path / "recipe.yaml"
+    path, recipe, again = map(shlex.quote, (str(run.path), str(file), f"run={run.path}-again"))
+    commands = f"nmt translate --model {path} < FILE\nnmt train --config {recipe} --set {again}"
+    note = "The second command trains the same model again, on the same machine with the same versions and threads."
+    whole = folded("The whole recipe", element("pre", file.read_text(encoding="utf-8")))
+    return joined([element("div", *tables, class_="columns"), element("pre", commands), element("p", note), whole])
+
+
+def changed_settings(recipe: Recipe) -> list[Difference]:
+    """Return the settings that are not the defaults; `before` is the default."""
+    now = recipe.model_dump(mode="json")
+    required = {"languages": now["languages"], "run": now["run"], "data": {"train": now["data"]["train"]}}
+    schedule = {"name": now["train"]["schedule"]["name"]}  # on which its other defaults depend
+    default = Recipe.model_validate({**required, "train": {"schedule": schedule}}).model_dump(mode="json")
+    default["train"]["schedule"]["name"] = Schedule().name
+    # what is required has no default, so that each key of it is a difference
+    default.update(languages=None, run=None)
+    default["data"]["train"] = None
+    return [change for change in differences(default, now) if not change.key.endswith(".oversample") or change.now != 1]
+
+
+def runs_html(rows: Sequence[Row]) -> Html:
+    """Return the section of runs: costs and scores, the settings that differ, and which ones have seen more text."""
+    columns, settings = columns_of(rows), differing_settings(rows)
+    values = [(key, *(setting_text(value, is_short=False) for value in found)) for key, found in settings.items()]
+    seen = {row["name"]: row["epochs"] * row["pairs"] for row in rows if row["epochs"] and row["pairs"]}
+    least = min(seen, key=lambda name: seen[name], default="")
+    more = (
+        f"{name} has seen {count / seen[least]:.1f} times the text of {least} ({count:,.0f} sentence pairs against "
+        f"{seen[least]:,.0f}, repetitions included): a better score may be due to that."
+        for name, count in seen.items()
+        if count > _MORE * seen[least]
+    )
+    return joined([
+        table(list(columns), zip(*columns.values(), strict=True)),
+        element("h3", "Settings that differ"),
+        table(("key", *columns["name"]), values) if values else element("p", "None: the recipes are equal."),
+        bullets(more),
+    ])  # fmt: skip
