@@ -229,7 +229,7 @@ def test_stated_languages_win_with_a_warning(folder: Path) -> None:
 def test_swapped_validation_text_is_refused(folder: Path) -> None:
     write_lines(folder / "v.tsv", *(f"{ITALIAN.format(n)}\t{ENGLISH.format(n)}" for n in range(100)))
     message = refused("text.en", "text.it", "--valid", "v.tsv", "-o", "new/recipe.yaml")
-    assert "not in its languages; give a text of en and it, in this order:\n  v.tsv, source: expected en" in message
+    assert "the text is not in its languages:\n  v.tsv, source: expected en" in message
 
 
 @pytest.mark.parametrize("names", [["eng-ita.txt"], ["text.en", "text.it"], ["a.csv"], ["links.tsv"]], ids=str)

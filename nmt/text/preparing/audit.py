@@ -24,7 +24,7 @@ from nmt.text.corpus import evenly_spread
 from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
 from nmt.text.normalize import PIECES, join_unspaced, normalize
-from nmt.text.preparing.rules import RULES, damage, letters
+from nmt.text.preparing.rules import damage, letters
 from nmt.text.readers import SentencePair
 from nmt.text.readers.tables import first_unrelated
 
@@ -34,7 +34,6 @@ _LEAST_LINES = 100  # with fewer only damage is found
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
 _EXAMPLES = 3  # of a finding, and the most lines of a text of which no property follows
-_LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
 _LEAST_SHARED = 0.05  # share of the validation pairs that are in the test text
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')  # as in CSV, with doubled quotes inside
 _ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]\w+);", re.I)
@@ -49,6 +48,9 @@ class Finding:
     examples: tuple[str, ...] = ()
     # A note needs nothing to be done.
     severity: Literal["note", "warning"] = "warning"
+
+    def __str__(self) -> str:
+        return "\n    ".join([f"{self.corpus}: {self.text}", *self.examples])
 
 
 @dataclass(frozen=True)
@@ -202,15 +204,6 @@ class Audit:
     findings: list[Finding]
     # The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not.
     not_applied: dict[str, str]
-
-    def add_rule_findings(self) -> None:
-        """Add a finding for each rule that removes many training pairs of a corpus."""
-        for own in self.corpora:
-            for rule, meaning in RULES.items():
-                share = own.removed.get(rule, 0) / max(1, own.read)
-                if own.split == "train" and share >= _LEAST_REMOVED:
-                    text = f"{share:.1%} of the pairs: {meaning} (rule {rule})"
-                    self.findings.append(Finding(own.name, text, severity="note"))
 
     def write(self, directory: Path) -> None:
         """Write `audit.json`."""

@@ -8,8 +8,8 @@ import pytest
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import SentencePair
-from nmt.text.readers import tmx as tmx_module
-from nmt.text.readers.tmx import read_tmx
+from nmt.text.readers import units as units_module
+from nmt.text.readers.units import read_units
 
 
 def tmx(*units: dict[str, str], head: str = "") -> str:
@@ -23,7 +23,7 @@ def tmx(*units: dict[str, str], head: str = "") -> str:
 def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[SentencePair]:
     path = folder / "a.tmx"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return list(read_tmx(path, LanguagePair(source=source, target=target)))
+    return list(read_units(path, LanguagePair(source=source, target=target)))
 
 
 UNIT = {"en": "one", "it": "uno"}
@@ -87,7 +87,7 @@ def test_declaration_that_would_not_be_readable_is_ignored(tmp_path: Path, decla
 def test_faults_are_read_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = tmx({"en": "\u00e9&nbsp;&#xD83D;&#xDE00;<![CDATA[&x;]]>", "it": "x"}, UNIT)
     for size in range(1, 60):
-        monkeypatch.setattr(tmx_module, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(units_module, "_BLOCK_BYTES", size)
         assert rows(tmp_path, content) == [("\u00e9 😀&x;", "x", 2), ("one", "uno", 4)]
 
 
@@ -132,7 +132,7 @@ def test_ram_does_not_grow_with_the_file(tmp_path: Path) -> None:
     for count in (200, 4_000):
         (tmp_path / "a.tmx").write_text(tmx(*[unit] * count))
         tracemalloc.start()
-        assert sum(1 for _ in read_tmx(tmp_path / "a.tmx", LanguagePair(source="en", target="it"))) == count
+        assert sum(1 for _ in read_units(tmp_path / "a.tmx", LanguagePair(source="en", target="it"))) == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
