@@ -74,7 +74,7 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
         assert corpus.train.weights(np.arange(342)).tolist() == [weights[0]] * 300 + [weights[1]] * 40 + [1.0] * 2
         assert tokenizer.decode(corpus.train.source[300]) == OTHER[0][0]
         assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
-        sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_id("back")
+        sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_ids(["back"])[0]
         prefixed = [tagged[0]] * 300 + [tagged[1]] * 40 + [False] * 2
         assert sources == [[tag] * own + ids.tolist() for own, ids in zip(prefixed, corpus.train.source, strict=True)]
     assert len(stamps) == 1
