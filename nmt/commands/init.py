@@ -4,7 +4,7 @@ import json
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
 
@@ -53,10 +53,10 @@ def init(request: InitRequest, console: Console) -> None:
         profile.sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
     with console.status("choosing validation and test text"):
         held_out = _held_out(request, profile, corpora, languages)
-        filters = Filters(keep=("language",) if warnings else ())
-        unusual = [
-            remark for every in corpora.values() for corpus in every for remark in _unusual(corpus, languages, filters)
-        ]
+        filters, unusual = Filters(keep=("language",) if warnings else ()), list[str]()
+        for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
+            name, sample = " and ".join(map(str, corpus.files.values())), sample_of(read_pairs(corpus, languages))
+            unusual += map(str, findings(name, languages, sample, filters))
     for remark in dict.fromkeys((*warnings, *unusual)):
         console.warn(remark)
     data = {part: ", ".join(_text_setting(request, corpus) for corpus in every) for part, every in corpora.items()}
@@ -144,7 +144,7 @@ def _held_out(
         raise DataError(f"{names}: {found}; at least {_LEAST_PAIRS} are needed, and thousands for a useful translator")
     sizes = {part: getattr(request, f"{part}_size") or held_out_size(usable) for part in request.held_out}
     train, *given = corpora.values()
-    others = _pairs((corpus for every in given for corpus in every), languages)
+    others = _pairs(chain.from_iterable(given), languages)
     chosen = list(islice(choose(profile.sample, _pairs(train, languages), others), total := sum(sizes.values())))
     if len(chosen) < total or 2 * total > usable:
         raise DataError(
@@ -154,13 +154,6 @@ def _held_out(
         )
     rest = iter(chosen)
     return {part: list(islice(rest, size)) for part, size in sizes.items()}
-
-
-def _unusual(corpus: CorpusFile, languages: LanguagePair, filters: Filters) -> Iterator[str]:
-    """Yield what `nmt prepare` would warn of, so that it is known before."""
-    name = " and ".join(map(str, corpus.files.values()))
-    found = findings(name, languages, sample_of(read_pairs(corpus, languages)), filters)
-    yield from (str(finding) for finding in found if finding.severity == "warning")
 
 
 def _text_setting(request: InitRequest, corpus: CorpusFile) -> str:

@@ -135,15 +135,7 @@ def _prepare(
             shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
     show_audit(Audit.read(directory), console)
-    _report(corpus.manifest, console)
-    for side in ("source", "target"):
-        share = getattr(manifest.train, side).missing_share
-        if recipe.train.init_from is not None and share > _MOST_MISSING:
-            console.warn(
-                f"train.init_from: its tokenizer has no piece for {share:.1%} of the characters of the {side} text, "
-                "and writes them in bytes, which makes sentences long. Train a model of its own for this text, or "
-                "start from one trained on such text"
-            )
+    _report(corpus.manifest, recipe.train.init_from is not None, console)
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return corpus
 
@@ -173,16 +165,20 @@ def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
     manifest.write(directory)
 
 
-def _report(manifest: Manifest, console: Console) -> None:
-    """Show how well the tokenizer fits the text."""
-    splits = [split for split in (manifest.train, manifest.valid) if split is not None]
-    rows = []
-    for side in ("source", "target"):
-        counts = [(getattr(split, side), split.kept) for split in splits]
-        rows.append([f"{side} tokens", *(f"{count.tokens:,}" for count, _ in counts)])
-        rows.append(["  a sentence", *(f"{count.tokens / pairs:.1f}" for count, pairs in counts)])
-        rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count, _ in counts)])
-    console.table("", ["", "train", "valid"][: len(splits) + 1], rows)
+def _report(manifest: Manifest, is_initial: bool, console: Console) -> None:
+    """Show how well the tokenizer fits the text, which may be that of an initial model."""
+    for name, split in (("train", manifest.train), ("valid", manifest.valid)):
+        if split is None:
+            continue
+        for side, counts in (("source", split.source), ("target", split.target)):
+            tokens = f"{name} {side}: {counts.tokens:,} tokens, {counts.tokens / split.kept:.1f} a sentence"
+            console.info(f"{tokens}; {counts.missing_share:.3%} of the characters have no piece")
+            if is_initial and name == "train" and counts.missing_share > _MOST_MISSING:
+                console.warn(
+                    f"train.init_from: its tokenizer has no piece for {counts.missing_share:.1%} of the characters of "
+                    f"the {side} text, and writes them in bytes, which makes sentences long. Train a model of its own "
+                    "for this text, or start from one trained on such text"
+                )
     console.info(f"vocabulary: {' and '.join(f'{size:,}' for size in dict.fromkeys(manifest.vocabulary))} pieces")
 
 
@@ -198,6 +194,6 @@ def show_audit(audit: Audit, console: Console, with_examples: bool = False) -> N
                 lines.append(f"    {one.place}: {shortened(one.source)} | {shortened(one.target)}{found}")
         console.info("\n".join([*lines, f"{corpus.kept:>13,}  pairs kept"]))
     for finding in audit.findings:
-        (console.info if finding.severity == "note" else console.warn)(str(finding))
+        console.warn(str(finding))
     for rule, reason in audit.not_applied.items():
         console.info(f"rule {rule} was not applied: {reason}")

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,7 +22,7 @@ from nmt.system.console import counted
 from nmt.text.corpus import evenly_spread
 from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
-from nmt.text.normalize import PIECES, join_unspaced, normalize
+from nmt.text.normalize import PIECES, normalize
 from nmt.text.preparing.rules import damage, letters
 from nmt.text.readers import SentencePair
 from nmt.text.readers.tables import first_unrelated
@@ -46,8 +45,6 @@ class Finding:
     corpus: str
     text: str
     examples: tuple[str, ...] = ()
-    # A note needs nothing to be done.
-    severity: Literal["note", "warning"] = "warning"
 
     def __str__(self) -> str:
         return "\n    ".join([f"{self.corpus}: {self.text}", *self.examples])
@@ -61,7 +58,6 @@ class _Property:
     # The share of the lines beyond which it is one of the corpus; 0 for a property that any line gives it.
     least: float
     text: str
-    severity: Literal["note", "warning"] = "warning"
     # Lines of the sample that are judged, evenly spread.
     judged: int = SAMPLE
 
@@ -97,7 +93,7 @@ def findings(
                 continue
             if shown:
                 text = f"the {name} ({code}) {one.text.format(share)}"
-                found.append(Finding(corpus, text, tuple(shown[:_EXAMPLES]), one.severity))
+                found.append(Finding(corpus, text, tuple(shown[:_EXAMPLES])))
     return found
 
 
@@ -128,10 +124,7 @@ def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
     if script in _CASED:
         text = "has no capital letters: a model trained on it outputs small letters only"
         yield _Property(lambda line: line == line.lower(), 0.99, text)
-    if script in ("Han", "Japanese"):
-        text = "has spaces between its characters or words in {}: they are removed"
-        yield _Property(lambda line: join_unspaced(normalize(line)) != normalize(line), 0.2, text, "note")
-    else:
+    if script not in ("Han", "Japanese"):  # whose spaces are removed
         advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"
         yield _Property(_TOKENIZED.search, 0.2, f"is tokenized in {{}}: {advice}")
     if script == "Han" and (filters is None or filters.han_variants == "keep"):
