@@ -42,7 +42,8 @@ def init(request: InitRequest, console: Console) -> None:
     """
     _check_are_new(request)
     corpora, profile = _given_texts(request), TextProfile()
-    known = known_direction(request.languages, corpora["train"][0])
+    directions = (known_direction(request.languages, corpus) for corpus in corpora["train"])
+    known = next(filter(None, directions), None)
     with console.status("reading the text"):
         languages = None if known is None else known.languages
         direction = shown_direction(known, [with_text_columns(corpus, languages) for corpus in corpora["train"]])

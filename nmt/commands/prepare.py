@@ -18,7 +18,6 @@ from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.preparation import Judge, Mapped, Preparation, audit_text, in_processes, write_corpus
 from nmt.text.preparing.rules import RULES
 from nmt.text.proposing.direction import check_languages
-from nmt.text.readers import shortened
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import initial_tokenizers
 
@@ -190,8 +189,9 @@ def show_audit(audit: Audit, console: Console, with_examples: bool = False) -> N
             if count := corpus.removed.get(rule, 0):
                 lines.append(f"{count:>13,}  {count / corpus.read:>6.2%}  {rule}: {meaning}")
             for one in corpus.examples.get(rule, ()) if with_examples else ():
-                found = f" ({shortened(one.found)})" if one.found else ""
-                lines.append(f"    {one.place}: {shortened(one.source)} | {shortened(one.target)}{found}")
+                found = f": {console.shortened(one.found, min(len(one.place), 60) + 6)}" if one.found else ""
+                sides = (f"      {console.shortened(text, 6)}" for text in (one.source, one.target))
+                lines += [f"    {one.place}{found}", *sides]
         console.info("\n".join([*lines, f"{corpus.kept:>13,}  pairs kept"]))
     for finding in audit.findings:
         console.warn(str(finding))
