@@ -100,8 +100,8 @@ _LANGUAGES = {code for code, *_ in _ENTRIES}
 _ALIASES = {other: code for code, *others in _ENTRIES for other in others}
 _ENGLISH_NAMES = {code: names[-1].capitalize() for code, *names in _ENTRIES if names}
 
-# Name and BLEU tokenizer of the languages that `detect_language` finds.
-_EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
+# BLEU tokenizer of the languages that `detect_language` finds.
+_EAST_ASIAN = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 # A text with more than this share of its letters in a script is written in it; the rest may be foreign names.
 _SHARE = 0.2
 _LINES_READ = 2000
@@ -151,7 +151,7 @@ class TargetLanguage:
     @property
     def tokenizer(self) -> str:
         """The BLEU tokenizer, by sacreBLEU's name."""
-        return _EAST_ASIAN[self.code][1] if self.code in _EAST_ASIAN else "13a"
+        return _EAST_ASIAN.get(self.code, "13a")
 
     @property
     def unspaced(self) -> bool:
@@ -161,8 +161,8 @@ class TargetLanguage:
     @property
     def looks(self) -> str:
         """The predicate of a sentence on a text in this language."""
-        known = self.code in _EAST_ASIAN
-        return f"looks {_EAST_ASIAN[self.code][0]}" if known else "does not look Chinese, Japanese or Korean"
+        is_known = self.code in _EAST_ASIAN
+        return f"looks {english_name(self.code)}" if is_known else "does not look Chinese, Japanese or Korean"
 
     @property
     def notice(self) -> str | None:

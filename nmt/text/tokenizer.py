@@ -296,25 +296,18 @@ def train_tokenizers(
         raise ConfigError(f"tokenizer.type: {unspaced[0]} has no spaces between words; use unigram, bpe or char")
 
     def trained(sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
-        share = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2))
+        share, pieces = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2)), settings.vocab_size
+        is_auto = pieces == "auto"
+        if is_auto and settings.type in ("word", "char"):
+            pieces = LARGEST_PROPOSED_VOCABULARY
+        elif is_auto:
+            counts = Counter(chain.from_iterable(pair[side] for pair in sample(share) for side in sides))
+            pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
+        lines = (pair[side] for pair in sample(share) for side in sides)
+        return Tokenizer.train(lines, settings.model_copy(update={"vocab_size": pieces}), tags, is_auto)
 
-        def lines() -> Iterator[str]:
-            return (pair[side] for pair in sample(share) for side in sides)
-
-        if settings.vocab_size != "auto":
-            return Tokenizer.train(lines(), settings, tags)
-        if settings.type in ("word", "char"):
-            largest = settings.model_copy(update={"vocab_size": LARGEST_PROPOSED_VOCABULARY})
-            return Tokenizer.train(lines(), largest, tags, at_most=True)
-        counts = Counter(chain.from_iterable(lines()))
-        pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
-        return Tokenizer.train(lines(), settings.model_copy(update={"vocab_size": pieces}), tags, at_most=True)
-
-    if settings.shared:
-        shared = trained((-2, -1), tags)
-        Tokenizers(shared, shared).save(directory)
-    else:
-        Tokenizers(trained((-2,), tags), trained((-1,), ())).save(directory)
+    both = [trained((-2, -1), tags)] if settings.shared else [trained((-2,), tags), trained((-1,), ())]
+    Tokenizers(both[0], both[-1]).save(directory)
 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:
