@@ -186,7 +186,7 @@ def show_audit(audit: Audit, console: Console, with_examples: bool = False) -> N
     for corpus in audit.corpora:
         lines = [corpus.name, f"{corpus.read:>13,}  pairs read"]
         for rule, meaning in RULES.items():
-            if count := corpus.removed.get(rule, 0):
+            if count := corpus.removed[rule]:
                 lines.append(f"{count:>13,}  {count / corpus.read:>6.2%}  {rule}: {meaning}")
             for one in corpus.examples.get(rule, ()) if with_examples else ():
                 found = f": {console.shortened(one.found, min(len(one.place), 60) + 6)}" if one.found else ""

@@ -3,6 +3,7 @@
 import csv
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
     audit = Audit.read(folder / "run" / "prepared")
     assert audit is not None
     train = audit.corpora[0]
-    assert (train.name, train.split) == ("data.train.0: train.tsv", "train")
+    assert train.name == "data.train.0: train.tsv"
     assert train.removed == {rule: count for rule, count in PLANTED.items() if count}
     assert [(len(train.examples[rule])) for rule in train.removed] == [min(5, n) for n in train.removed.values()]
     assert train.examples["language"][0].found.startswith("language fr, probability ")
@@ -129,7 +130,7 @@ def test_tables_of_several_corpora_fit_into_100_columns_with_whole_names(
     names = [f"data.train.{number}: {'a-long-file-name.' * number}tsv.gz" for number in range(7)]
     places = [f"{name.split()[1]}:7" for name in names]
     corpora = [
-        CorpusAudit(name, "train", 100_000_000, dict.fromkeys(RULES, 654_321), {"copy": [removed]})
+        CorpusAudit(name, 100_000_000, Counter(dict.fromkeys(RULES, 654_321)), {"copy": [removed]})
         for name, place in zip(names, places, strict=True)
         for removed in [Removed("copy", place, "found " * 50, "long source " * 50, "长句" * 100)]
     ]

@@ -7,8 +7,8 @@ It is `audit.json` in the folder of the prepared corpus. It is the same wherever
 without folders.
 """
 
-import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
@@ -167,12 +167,10 @@ class CorpusAudit:
 
     # The key in the recipe and the file: `data.train.0: train.tsv`.
     name: str
-    # `train` or `valid`.
-    split: str
     # Pairs read.
     read: int = 0
     # Pairs removed, by rule.
-    removed: dict[str, int] = field(default_factory=dict)
+    removed: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Removed]] = field(default_factory=dict)
 
     @property
@@ -182,7 +180,7 @@ class CorpusAudit:
 
     def add(self, removed: Removed) -> None:
         """Count a removed pair."""
-        self.removed[removed.rule] = self.removed.get(removed.rule, 0) + 1
+        self.removed[removed.rule] += 1
         examples = self.examples.setdefault(removed.rule, [])
         if len(examples) < EXAMPLES:
             file, _, line = removed.place.rpartition(":")
@@ -200,8 +198,7 @@ class Audit:
 
     def write(self, directory: Path) -> None:
         """Write `audit.json`."""
-        text = json.dumps(_AUDIT.dump_python(self, mode="json"), indent=1, ensure_ascii=False)
-        (directory / FILE).write_text(text + "\n", encoding="utf-8")
+        (directory / FILE).write_bytes(_AUDIT.dump_json(self, indent=1) + b"\n")
 
     @classmethod
     def read(cls, directory: Path) -> "Audit":

@@ -128,7 +128,7 @@ class Text:
         self.name, self.file, self._job = name, job.work / f"{name}.tsv", job
         self._corpora = [(corpus, job.recipe.languages_of(corpus)) for corpus in corpora.values()]
         self._places = [parts_of(*corpus)[0] for corpus in self._corpora]
-        self.audits = [CorpusAudit(corpus_name(key, corpus), name) for key, corpus in corpora.items()]
+        self.audits = [CorpusAudit(corpus_name(key, corpus)) for key, corpus in corpora.items()]
         self._kept = bytearray()  # 1 or 0 for each: which lines of the file no later rule removed
 
     def filter(self, rules: dict[LanguagePair, Rules], keep_duplicates: bool) -> None:
@@ -207,7 +207,7 @@ class Text:
             return
         names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus, _ in self._corpora)
         read = sum(corpus.read for corpus in self.audits)
-        removed = sum((Counter(corpus.removed) for corpus in self.audits), Counter[str]())
+        removed = sum((corpus.removed for corpus in self.audits), Counter[str]())
         if read == 0:
             raise DataError(f"{names}: no sentence pairs in it; expected one pair per line")
         advice = "see data.filters of the recipe"
