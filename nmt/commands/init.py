@@ -13,8 +13,8 @@ from nmt.config import CorpusFile, Filters, LanguagePair, Languages
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.corpus import format_of, read_pairs
-from nmt.text.preparing.audit import findings, sample_of
+from nmt.text.corpus import format_of, read_pairs, sample_of
+from nmt.text.preparing.audit import findings
 from nmt.text.proposing.direction import checked, known_direction, shown_direction, with_text_columns
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.proposal import Setting, TextProfile, propose
@@ -56,7 +56,7 @@ def init(request: InitRequest, console: Console) -> None:
         held_out = _held_out(request, profile, corpora, languages)
         filters, unusual = Filters(keep=("language",) if warnings else ()), list[str]()
         for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
-            name, sample = " and ".join(map(str, corpus.files.values())), sample_of(read_pairs(corpus, languages))
+            name, sample = " and ".join(map(str, corpus.files.values())), sample_of(corpus, languages)
             unusual += map(str, findings(name, languages, sample, filters))
     for remark in dict.fromkeys((*warnings, *unusual)):
         console.warn(remark)

@@ -18,6 +18,8 @@ _FORMATS = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "units", ".xlf": "units",
     ".xliff": "units", ".sdlxliff": "units", ".mqxliff": "units", ".po": "po", ".pot": "po",
 }  # fmt: skip
+# Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample.
+FIRST_PAIRS, SAMPLE = 400_000, 40_000
 _FIRST_LINES = 100  # of a table, which show its columns
 # Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages.
 _NUMBERS = ("id", "no")
@@ -56,14 +58,13 @@ def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
 
 
-def evenly_spread(pairs: Iterable[SentencePair], most: int) -> list[SentencePair]:
-    """Return a sample of pairs with equal distances: at most so many, and at least half as many, if there are."""
-    sample: list[SentencePair] = []
-    step = 1
-    for number, pair in enumerate(pairs):
+def sample_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[SentencePair]:
+    """Return pairs of a corpus with equal distances: at most `SAMPLE`, and at least half as many, if there are."""
+    sample, step = list[SentencePair](), 1
+    for number, pair in enumerate(islice(read_pairs(corpus, languages), FIRST_PAIRS)):
         if number % step == 0:
             sample.append(pair)
-            if len(sample) > most:
+            if len(sample) > SAMPLE:
                 sample, step = sample[::2], 2 * step
     return sample
 

@@ -9,8 +9,8 @@ import pytest
 
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
-from nmt.text.corpus import evenly_spread, named_languages, parts_of, read_pairs, text_files
-from nmt.text.readers import SentencePair
+from nmt.text import corpus
+from nmt.text.corpus import named_languages, parts_of, read_pairs, text_files
 from nmt.translation.documents import translating
 from nmt.translation.documents.document import ReadOptions
 from tests.builders import write_lines, write_zip
@@ -126,9 +126,11 @@ def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, ex
     assert named_languages(CorpusFile(file=write_lines(tmp_path / name, content))) == expected
 
 
-def test_sample_is_spread_over_the_text() -> None:
-    text = [SentencePair("a", "b", number) for number in range(1, 50_001)]
-    lines = [pair.line for pair in evenly_spread(text, 19_999)]
-    assert 10_000 <= len(lines) < 20_000
+def test_sample_is_spread_over_the_start_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "SAMPLE", 199)
+    monkeypatch.setattr(corpus, "FIRST_PAIRS", 500)
+    path = write_lines(tmp_path / "a.tsv", *["a\tb"] * 1000)
+    lines = [pair.line for pair in corpus.sample_of(CorpusFile(file=path), None)]
+    assert 100 <= len(lines) < 200
     assert {after - before for before, after in pairwise(lines)} == {4}
-    assert lines[-1] > 49_990
+    assert 496 < lines[-1] <= 500

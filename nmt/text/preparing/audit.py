@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
-from itertools import islice
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.system.console import counted
-from nmt.text.corpus import evenly_spread
+from nmt.text.corpus import SAMPLE
 from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
 from nmt.text.normalize import PIECES, normalize
@@ -27,8 +26,6 @@ from nmt.text.preparing.rules import damage, letters
 from nmt.text.readers import SentencePair
 from nmt.text.readers.tables import first_unrelated
 
-# Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample.
-FIRST_PAIRS, SAMPLE = 400_000, 40_000
 _LEAST_LINES = 100  # with fewer only damage is found
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
@@ -60,11 +57,6 @@ class _Property:
     text: str
     # Lines of the sample that are judged, evenly spread.
     judged: int = SAMPLE
-
-
-def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
-    """Return a sample of a corpus, which is all of a small one."""
-    return evenly_spread(islice(pairs, FIRST_PAIRS), SAMPLE)
 
 
 def findings(

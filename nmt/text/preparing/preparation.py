@@ -29,10 +29,10 @@ from nmt.errors import DataError
 from nmt.system.console import Advance, Console, counted
 from nmt.system.files import digest_of
 from nmt.system.workers import WorkerPool, available_cores, can_fork
-from nmt.text.corpus import pairs_of, parts_of, read_pairs, text_files
+from nmt.text.corpus import pairs_of, parts_of, read_pairs, sample_of, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
 from nmt.text.prepared import PreparedSplit, Sentences, SideWriter, write_valid_texts
-from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of, shared_pairs
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, shared_pairs
 from nmt.text.preparing.rules import RULES, Rules
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
@@ -251,7 +251,7 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
     with console.status("reading samples of the texts"):
         for key, corpus in {**data.prepared_texts, **data.test_texts}.items():
             languages = recipe.languages_of(corpus)
-            sample = sample_of(read_pairs(corpus, languages))
+            sample = sample_of(corpus, languages)
             if key in train:
                 samples.setdefault(languages, []).extend(sample)
             filters = data.filters if key in train else None

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import first_records, named_languages, read_pairs
+from nmt.text.corpus import first_records, named_languages, sample_of
 from nmt.text.languages import found_instead, is_language, is_traditional, language_of, primary_code
-from nmt.text.preparing.audit import sample_of
 from nmt.text.readers import named_sides
 
 OPTION = "--languages"
@@ -77,7 +76,7 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
     if known is not None and known.origin != _FILE_NAME:
         return known
     languages = None if known is None else known.languages
-    pairs = [pair for corpus in corpora for pair in sample_of(read_pairs(corpus, languages))]
+    pairs = [pair for corpus in corpora for pair in sample_of(corpus, languages)]
     source, target = map(language_of, ([pair.source for pair in pairs], [pair.target for pair in pairs]))
     if known is not None:
         first, second = known.languages.source, known.languages.target
@@ -103,7 +102,7 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
 
     Texts of fewer than 100 lines, and languages that cannot be told apart, are not judged.
     """
-    sample = sample_of(read_pairs(corpus, direction.languages))
+    sample = sample_of(corpus, direction.languages)
     codes, files = (direction.languages.source, direction.languages.target), list(corpus.files.values())
     found, evidence = list[str](), list[str]()
     for side, code in enumerate(codes):
