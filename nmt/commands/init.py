@@ -4,7 +4,7 @@ import json
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
 
@@ -13,17 +13,9 @@ from nmt.config import CorpusFile, Filters, LanguagePair, Languages
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, write_output
-from nmt.text.corpus import format_of, read_pairs
-from nmt.text.preparing.audit import findings, sample_of
-from nmt.text.proposing.direction import (
-    OPTION,
-    Direction,
-    checked_direction,
-    in_direction,
-    known_direction,
-    with_text_columns,
-    wrong_sides,
-)  # fmt: skip
+from nmt.text.corpus import format_of, read_pairs, sample_of
+from nmt.text.preparing.audit import findings
+from nmt.text.proposing.direction import checked, known_direction, shown_direction, with_text_columns
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.proposal import Setting, TextProfile, propose
 from nmt.text.readers import SentencePair
@@ -49,39 +41,35 @@ def init(request: InitRequest, console: Console) -> None:
     read or is too small; then no file is written.
     """
     _check_are_new(request)
-    corpora = _given_texts(request)
-    known = known_direction(request.languages, corpora["train"][0])
-    languages = None if known is None else LanguagePair(known.source, known.target)
-    corpora = {
-        part: [in_direction(with_text_columns(each, languages), known) for each in every]
-        for part, every in corpora.items()
-    }
-    train, profile = corpora.pop("train"), TextProfile()
+    corpora, profile = _given_texts(request), TextProfile()
+    directions = (known_direction(request.languages, corpus) for corpus in corpora["train"])
+    known = next(filter(None, directions), None)
     with console.status("reading the text"):
+        languages = None if known is None else known.languages
+        direction = shown_direction(known, [with_text_columns(corpus, languages) for corpus in corpora["train"]])
+        languages, warnings = direction.languages, list[str]()
+        for every in corpora.values():
+            every[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in every]
         requested = (request.valid_size or 0) + (request.test_size or 0)
-        profile.sample = candidates(profile.counted(_pairs(train, languages)), requested)
-    _check_size(request, profile)
-    in_order = sorted(profile.sample, key=lambda pair: pair.line)
-    direction, warning = checked_direction(known, list(train[0].files.values()), in_order)
-    languages = LanguagePair(direction.source, direction.target)
-    given = [each for every in corpora.values() for each in every]
-    _check_languages(given, direction, console)
+        profile.sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
     with console.status("choosing validation and test text"):
-        held_out = _held_out(
-            request, choose(profile.sample, _pairs(train, languages), _pairs(given, languages)), profile
-        )
-        unusual = [line for corpus in (*train, *given) for line in _unusual(corpus, languages)]
-    for shown in filter(None, (warning, *unusual)):
-        console.warn(shown)
-    texts = {"train": f"[{', '.join(_text_setting(request, corpus) for corpus in train)}]"}
-    texts |= {part: _text_setting(request, every[0]) for part, every in corpora.items()}
-    texts |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
+        held_out = _held_out(request, profile, corpora, languages)
+        filters, unusual = Filters(keep=("language",) if warnings else ()), list[str]()
+        for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
+            name, sample = " and ".join(map(str, corpus.files.values())), sample_of(corpus, languages)
+            unusual += map(str, findings(name, languages, sample, filters))
+    for remark in dict.fromkeys((*warnings, *unusual)):
+        console.warn(remark)
+    data = {part: ", ".join(_text_setting(request, corpus) for corpus in every) for part, every in corpora.items()}
+    data |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
     settings = {
-        "languages": Setting(f"{{source: {direction.source}, target: {direction.target}}}"),
-        **{f"data.{part}": Setting(texts[part]) for part in ("train", "valid", "test")},
-        **({} if warning is None else {"data.filters": Setting("{keep: [language]}")}),
+        "languages": Setting(f"{{source: {languages.source}, target: {languages.target}}}"),
+        "data.train": Setting(f"[{data['train']}]"),
+        **{f"data.{part}": Setting(data[part]) for part in ("valid", "test")},
+        **({"data.filters": Setting("{keep: [language]}")} if warnings else {}),
     }
-    names = _names(request) + (f", columns {list(train[0].columns)}" if train[0].columns != (1, 2) else "")
+    first = corpora["train"][0]
+    names = _names(request) + (f", columns {list(first.columns)}" if first.columns != (1, 2) else "")
     if request.initial is not None:
         comments, more = _fine_tuning(request, request.initial, names, profile, languages)
     else:
@@ -95,7 +83,7 @@ def init(request: InitRequest, console: Console) -> None:
     for part, pairs in held_out.items():
         write_output(request.held_out[part], "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs))
     write_output(request.output, _recipe_text(comments, settings))
-    for line in (f"{direction.source} → {direction.target}, by {direction.origin}", *comments):
+    for line in (f"{languages.source} → {languages.target}, by {direction.origin}", *comments):
         console.info(line)
     written = " and ".join(str(path) for path in (request.output, *request.held_out.values()))
     console.info(f"wrote {written}; next: nmt train --config {quote(str(request.output))}")
@@ -110,18 +98,6 @@ def _check_are_new(request: InitRequest) -> None:
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
             )
-
-
-def _check_languages(given: Sequence[CorpusFile], direction: Direction, console: Console) -> None:
-    """Raise ConfigError if a given validation or test text is in other languages; warn if these are stated."""
-    languages = LanguagePair(direction.source, direction.target)
-    for corpus in given:
-        sample, files = sample_of(read_pairs(corpus, languages)), list(corpus.files.values())
-        if (wrong := wrong_sides(sample, direction, files)) is not None:
-            if direction.origin != OPTION:
-                advice = f"give a text of {direction.source} and {direction.target}, in this order"
-                raise ConfigError(f"the text is not in its languages; {advice}:\n{wrong.evidence}")
-            console.warn(f"the text is not in its languages:\n{wrong.evidence}")
 
 
 def _given_texts(request: InitRequest) -> dict[str, list[CorpusFile]]:
@@ -158,43 +134,27 @@ def _names(request: InitRequest) -> str:
     return " and ".join(printable(str(path)) for path in request.text)
 
 
-def _check_size(request: InitRequest, profile: TextProfile) -> None:
-    """Raise DataError if there is too little to train on."""
-    pairs = profile.pairs - profile.empty
-    if pairs < _LEAST_PAIRS:
-        empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
-        raise DataError(
-            f"{_names(request)}: found {counted(pairs, 'sentence pair')}{empty}; at least {_LEAST_PAIRS} are needed, "
-            "and thousands for a useful translator"
-        )
-
-
 def _held_out(
-    request: InitRequest, chosen: Iterable[SentencePair], profile: TextProfile
+    request: InitRequest, profile: TextProfile, corpora: dict[str, list[CorpusFile]], languages: LanguagePair
 ) -> dict[str, list[SentencePair]]:
     """Return the validation and the test text, unless they are given. Raises DataError if there is too little."""
-    usable = profile.pairs - profile.empty
+    usable, names = profile.pairs - profile.empty, _names(request)
+    if usable < _LEAST_PAIRS:
+        empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
+        found = f"found {counted(usable, 'sentence pair')}{empty}"
+        raise DataError(f"{names}: {found}; at least {_LEAST_PAIRS} are needed, and thousands for a useful translator")
     sizes = {part: getattr(request, f"{part}_size") or held_out_size(usable) for part in request.held_out}
-    pairs = list(islice(chosen, total := sum(sizes.values())))
-    if len(pairs) < total or 2 * total > usable:
+    train, *given = corpora.values()
+    others = _pairs(chain.from_iterable(given), languages)
+    chosen = list(islice(choose(profile.sample, _pairs(train, languages), others), total := sum(sizes.values())))
+    if len(chosen) < total or 2 * total > usable:
         raise DataError(
-            f"{_names(request)}: too few different sentences of at most 1,000 characters that are in at most "
-            f"{MOST_PAIRS} pairs, to hold out {total:,} pairs, which may be half of the text; remove repeated lines, "
-            "give a smaller --valid-size and --test-size, or these texts with --valid and --test"
+            f"{names}: too few different sentences of at most 1,000 characters that are in at most {MOST_PAIRS} pairs, "
+            f"to hold out {total:,} pairs, which may be half of the text; remove repeated lines, give a smaller "
+            "--valid-size and --test-size, or these texts with --valid and --test"
         )
-    common = min(sizes.values(), default=0) * len(sizes)  # shared in turn, the rest belongs to the larger text
-    return {
-        part: pairs[number : common : len(sizes)] + (pairs[common:] if size * len(sizes) > common else [])
-        for number, (part, size) in enumerate(sizes.items())
-    }
-
-
-def _unusual(corpus: CorpusFile, languages: LanguagePair) -> Iterator[str]:
-    """Yield what `nmt prepare` would warn of, so that it is known before."""
-    name = " and ".join(map(str, corpus.files.values()))
-    for finding in findings(name, languages, sample_of(read_pairs(corpus, languages)), Filters()):
-        if finding.severity == "warning":
-            yield "\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples])
+    rest = iter(chosen)
+    return {part: list(islice(rest, size)) for part, size in sizes.items()}
 
 
 def _text_setting(request: InitRequest, corpus: CorpusFile) -> str:

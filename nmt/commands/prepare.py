@@ -1,9 +1,8 @@
 """`nmt prepare`: make the prepared corpus of a recipe, unless it is current."""
 
-import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,18 +14,15 @@ from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.audit import Audit, CorpusAudit
-from nmt.text.preparing.preparation import Judge, Mapped, Preparation, audit_text, write_corpus
+from nmt.text.preparing.audit import Audit
+from nmt.text.preparing.preparation import Judge, Mapped, Preparation, audit_text, in_processes, write_corpus
 from nmt.text.preparing.rules import RULES
 from nmt.text.proposing.direction import check_languages
-from nmt.text.readers import shortened
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import initial_tokenizers
 
 # The folder inside that of the prepared corpus in which a new one is written.
 _STAGING = ".partial"
-# Corpora in a table of 80 characters: with the meanings of the rules, and with their names only.
-_WIDE_COLUMNS, _COLUMNS = 2, 4
 # The share of characters without a piece from which a tokenizer does not fit a text.
 _MOST_MISSING = 0.01
 
@@ -75,10 +71,8 @@ def _current_corpus(recipe: Recipe, console: Console, force: bool) -> tuple[Prep
     reason = "--force" if force else stale
     if reason is None:
         try:
-            corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
             with console.status("comparing the prepared corpus with its digests"):
-                corpus.manifest.check_files(recipe.prepared_directory, corpus.manifest.files)
-            return corpus, ""
+                return PreparedCorpus.open(recipe.prepared_directory, recipe), ""
         except UnusableCorpusError as error:
             reason = error.reason
     return None, reason
@@ -91,9 +85,8 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     """
     _check_files(recipe, rejected)
     with TemporaryDirectory() as folder, _output(rejected) as stream:
-        audit = audit_text(Preparation(recipe, Path(folder), console, None, stream, _judge(recipe)))
-    _show_examples(audit, console)
-    show_audit(audit, console)
+        audit = audit_text(Preparation(recipe, Path(folder), console, in_processes(recipe), stream, _judge(recipe)))
+    show_audit(audit, console, with_examples=True)
     return audit
 
 
@@ -132,22 +125,16 @@ def _prepare(
             folder.mkdir()
         try:
             with _output(rejected) as stream:
-                manifest = write_corpus(Preparation(recipe, work, console, mapped, stream, _judge(recipe)), new)
+                manifest = write_corpus(
+                    Preparation(recipe, work, console, mapped or in_processes(recipe), stream, _judge(recipe)), new
+                )
             check(manifest)
             _replace_corpus(new, manifest, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
     show_audit(Audit.read(directory), console)
-    _report(corpus.manifest, console)
-    for side in ("source", "target"):
-        share = getattr(manifest.train, side).missing_share
-        if recipe.train.init_from is not None and share > _MOST_MISSING:
-            console.warn(
-                f"train.init_from: its tokenizer has no piece for {share:.1%} of the characters of the {side} text, "
-                "and writes them in bytes, which makes sentences long. Train a model of its own for this text, or "
-                "start from one trained on such text"
-            )
+    _report(corpus.manifest, recipe.train.init_from is not None, console)
     console.info(f"prepared {directory} in {time.perf_counter() - started:.0f} s")
     return corpus
 
@@ -177,54 +164,36 @@ def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
     manifest.write(directory)
 
 
-def _report(manifest: Manifest, console: Console) -> None:
-    """Show how well the tokenizer fits the text."""
-    splits = [split for split in (manifest.train, manifest.valid) if split is not None]
-    rows = []
-    for side in ("source", "target"):
-        counts = [(getattr(split, side), split.kept) for split in splits]
-        rows.append([f"{side} tokens", *(f"{count.tokens:,}" for count, _ in counts)])
-        rows.append(["  a sentence", *(f"{count.tokens / pairs:.1f}" for count, pairs in counts)])
-        rows.append(["  characters without a piece", *(f"{count.missing_share:.3%}" for count, _ in counts)])
-    console.table("", ["", "train", "valid"][: len(splits) + 1], rows)
+def _report(manifest: Manifest, is_initial: bool, console: Console) -> None:
+    """Show how well the tokenizer fits the text, which may be that of an initial model."""
+    for name, split in (("train", manifest.train), ("valid", manifest.valid)):
+        if split is None:
+            continue
+        for side, counts in (("source", split.source), ("target", split.target)):
+            tokens = f"{name} {side}: {counts.tokens:,} tokens, {counts.tokens / split.kept:.1f} a sentence"
+            console.info(f"{tokens}; {counts.missing_share:.3%} of the characters have no piece")
+            if is_initial and name == "train" and counts.missing_share > _MOST_MISSING:
+                console.warn(
+                    f"train.init_from: its tokenizer has no piece for {counts.missing_share:.1%} of the characters of "
+                    f"the {side} text, and writes them in bytes, which makes sentences long. Train a model of its own "
+                    "for this text, or start from one trained on such text"
+                )
     console.info(f"vocabulary: {' and '.join(f'{size:,}' for size in dict.fromkeys(manifest.vocabulary))} pieces")
 
 
-def _show_examples(audit: Audit, console: Console) -> None:
-    """Show the examples of each rule."""
+def show_audit(audit: Audit, console: Console, with_examples: bool = False) -> None:
+    """Show how many pairs each rule removed from each corpus, the first ones of them, and what is unusual about it."""
     for corpus in audit.corpora:
-        for rule, examples in corpus.examples.items():
-            lines = [f"{corpus.name}: {RULES[rule]} (rule {rule})"]
-            for one in examples:
-                found = f" ({shortened(one.found)})" if one.found else ""
-                lines.append(f"{one.place}: {shortened(one.source)} | {shortened(one.target)}{found}")
-            console.info("\n    ".join(lines))
-
-
-def _count_rows(corpora: Sequence[CorpusAudit]) -> list[list[str]]:
-    """Return the pairs read, removed by each rule and kept, a column for each corpus."""
-    rows = [["pairs read", *(f"{corpus.read:,}" for corpus in corpora)]]
-    for rule, meaning in RULES.items():
-        removed = [(corpus.removed.get(rule, 0), corpus.read) for corpus in corpora]
-        if any(count for count, _ in removed):
-            shares = (f"{count:,} ({count / read:.2%})" if count else "0" for count, read in removed)
-            rows.append([f"{rule}: {meaning}", *shares])
-    rows.append(["pairs kept", *(f"{corpus.kept:,}" for corpus in corpora)])
-    return rows
-
-
-def show_audit(audit: Audit, console: Console) -> None:
-    """Show how many pairs each rule removed from each corpus, and what is unusual about the corpora."""
-    rows, headers = _count_rows(audit.corpora), [re.sub("(:|\\+) ", r"\1\n", corpus.name) for corpus in audit.corpora]
-    if len(headers) > _WIDE_COLUMNS:  # labels with the meaning of each rule would leave no room for the columns
-        console.info("\n".join(corpus.name for corpus in audit.corpora))
-        rows = [[row[0].partition(":")[0], *row[1:]] for row in rows]
-        headers = [corpus.name.partition(":")[0].removeprefix("data.") for corpus in audit.corpora]
-    for start in range(0, len(headers), _COLUMNS):
-        shown = slice(start, start + _COLUMNS)
-        console.table("", ["", *headers[shown]], [[row[0], *row[1:][shown]] for row in rows])
+        lines = [corpus.name, f"{corpus.read:>13,}  pairs read"]
+        for rule, meaning in RULES.items():
+            if count := corpus.removed[rule]:
+                lines.append(f"{count:>13,}  {count / corpus.read:>6.2%}  {rule}: {meaning}")
+            for one in corpus.examples.get(rule, ()) if with_examples else ():
+                found = f": {console.shortened(one.found, min(len(one.place), 60) + 6)}" if one.found else ""
+                sides = (f"      {console.shortened(text, 6)}" for text in (one.source, one.target))
+                lines += [f"    {one.place}{found}", *sides]
+        console.info("\n".join([*lines, f"{corpus.kept:>13,}  pairs kept"]))
     for finding in audit.findings:
-        show = console.info if finding.severity == "note" else console.warn
-        show("\n    ".join([f"{finding.corpus}: {finding.text}", *finding.examples]))
+        console.warn(str(finding))
     for rule, reason in audit.not_applied.items():
         console.info(f"rule {rule} was not applied: {reason}")

@@ -85,7 +85,7 @@ class CorpusFile(Section):
     """
 
     file: Annotated[File | None, Field(examples=["train.tsv.gz"])] = None
-    """File with both languages, in the format of its name: .csv, .tmx, .jsonl; all others are tsv."""
+    """File with both languages, in the format of its name: .csv, .jsonl, .tmx, .xlf, .po; all others are tsv."""
     columns: Annotated[tuple[Column, Column], Field(strict=False)] = (1, 2)
     """Columns of source and target, counted from 1 or by their names in the first line; for jsonl the keys, as in
     [translation.en, translation.it]. [2, 1] reverses the direction."""

@@ -8,14 +8,18 @@ from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import DataError
 from nmt.text.languages import is_language, nearest_codes
 from nmt.text.readers import SentencePair
-from nmt.text.readers.json_lines import first_keys, read_json_lines
+from nmt.text.readers.json_lines import read_json_lines, read_objects
 from nmt.text.readers.opening import COMPRESSED, limits_reported, split_member, text_members
 from nmt.text.readers.tables import read_records, read_table, read_two_files
-from nmt.text.readers.tmx import declared_languages, read_tmx
+from nmt.text.readers.units import declared_languages, read_po, read_units
 
 # Formats by the endings of file names; all others are tsv.
-_FORMATS = {".csv": "csv", ".tmx": "tmx", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-_NOT_READ = (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".po", ".pot")
+_FORMATS = {
+    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "units", ".xlf": "units",
+    ".xliff": "units", ".sdlxliff": "units", ".mqxliff": "units", ".po": "po", ".pot": "po",
+}  # fmt: skip
+# Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample.
+FIRST_PAIRS, SAMPLE = 400_000, 40_000
 _FIRST_LINES = 100  # of a table, which show its columns
 # Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages.
 _NUMBERS = ("id", "no")
@@ -29,28 +33,24 @@ def text_files(corpus: CorpusFile) -> dict[str, Path]:
 def read_pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[SentencePair]:
     """Yield the pairs of a corpus in order, as they stand in the file; a blank line is a pair of empty sentences.
 
-    `languages` select the sides of a file that names its languages; None if they are not known yet: then they are the
-    first two of the file.
+    `languages` select the sides of a file that names its languages; None if they are not known yet.
 
     Raises DataError, with file and line: no such file, what the format does not permit, two files that differ in their
     number of lines.
     """
     with limits_reported(", ".join(map(str, corpus.files.values()))):
-        yield from _pairs(corpus, languages)
-
-
-def _pairs(corpus: CorpusFile, languages: LanguagePair | None) -> Iterator[SentencePair]:
-    first, *second = parts_of(corpus, languages)
-    if second:
-        return read_two_files(first, second[0])
-    kind, columns = format_of(first), corpus.columns
-    if kind == "jsonl":
-        return read_json_lines(first, columns, languages)
-    if kind == "tmx":
-        if columns != (1, 2):
-            raise DataError(f"{first}: a TMX file has no columns; its languages are chosen by `languages`")
-        return read_tmx(first, languages)
-    return read_table(first, kind == "csv", columns, languages)
+        first, *second = parts_of(corpus, languages)
+        format_, columns = format_of(first), corpus.columns
+        if second:
+            yield from read_two_files(first, second[0])
+        elif format_ == "jsonl":
+            yield from read_json_lines(first, columns, languages)
+        elif format_ in ("tsv", "csv"):
+            yield from read_table(first, format_ == "csv", columns, languages)
+        elif columns != (1, 2):
+            raise DataError(f"{first}: a file of this format has no columns; its sides are chosen by `languages`")
+        else:
+            yield from (read_po if format_ == "po" else read_units)(first, languages)
 
 
 def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair]:
@@ -58,14 +58,13 @@ def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair
     return [pair for corpus in corpora for pair in read_pairs(corpus, recipe.languages_of(corpus))]
 
 
-def evenly_spread(pairs: Iterable[SentencePair], most: int) -> list[SentencePair]:
-    """Return a sample of pairs with equal distances: at most so many, and at least half as many, if there are."""
-    sample: list[SentencePair] = []
-    step = 1
-    for number, pair in enumerate(pairs):
+def sample_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[SentencePair]:
+    """Return pairs of a corpus with equal distances: at most `SAMPLE`, and at least half as many, if there are."""
+    sample, step = list[SentencePair](), 1
+    for number, pair in enumerate(islice(read_pairs(corpus, languages), FIRST_PAIRS)):
         if number % step == 0:
             sample.append(pair)
-            if len(sample) > most:
+            if len(sample) > SAMPLE:
                 sample, step = sample[::2], 2 * step
     return sample
 
@@ -77,10 +76,10 @@ def named_languages(corpus: CorpusFile) -> list[str]:
         return []
     if second:
         names = [path.suffix[1:] for path in (first, *second)]
-    elif (kind := format_of(first)) == "tmx":
+    elif (format_ := format_of(first)) == "units":
         names = declared_languages(first)
-    elif kind == "jsonl":
-        names = [key.rpartition(".")[2] for key in first_keys(first)]
+    elif format_ == "jsonl":
+        names = [key.rpartition(".")[2] for _, values in islice(read_objects(first), 1) for key in values]
     else:
         names = next(iter(first_records(corpus, None)), [])
     codes = list(filter(is_language, map(str.strip, names)))
@@ -115,11 +114,6 @@ def parts_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Path]:
 
 
 def format_of(path: Path) -> str:
-    """Return the format that the name of a file stands for. Raises DataError for formats of translation programs."""
+    """Return the format that the name of a file stands for: tsv, csv, jsonl, units or po."""
     ending = (path.with_suffix("") if path.suffix.lower() in COMPRESSED else path).suffix.lower()
-    if ending in _NOT_READ:
-        raise DataError(
-            f"{path}: {ending} is not read as training text; export it as TMX: from the translation program, for PO "
-            "with po2tmx of translate-toolkit"
-        )
     return _FORMATS.get(ending, "tsv")

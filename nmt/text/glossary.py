@@ -9,8 +9,6 @@ letters and digits; each character of Chinese and Japanese is one. The first let
 capital ("Download"), every other letter only itself, so that us is not US.
 """
 
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +16,7 @@ from pathlib import Path
 
 from nmt.errors import DataError
 from nmt.system.console import counted
+from nmt.system.files import json_digest
 from nmt.text.languages import UNSPACED
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
@@ -37,8 +36,7 @@ class Glossary:
 
     def fingerprint(self) -> str:
         """Return the number of terms and a digest of them."""
-        digest = hashlib.sha256(json.dumps(sorted(self.terms.items())).encode()).hexdigest()
-        return f"{len(self.terms)} terms, SHA-256 {digest}"
+        return f"{len(self.terms)} terms, SHA-256 {json_digest(sorted(self.terms.items()))}"
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":

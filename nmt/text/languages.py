@@ -41,69 +41,67 @@ UNSPACED = HAN + KANA  # letters of Chinese and Japanese, which are written with
 # Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs.
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
 
-# The letters of each script, and the languages that are written in it alone; others (sr, kk, uz) are not listed.
+# The letters of each script, and the languages that are written in it alone: their codes, each with others and its
+# English name, as they are in the first line of tables.
 _SCRIPTS = {
     "Latin": (
         "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
-        "af br ca co cs cy da de en eo es et eu fi fo fr fy ga gd gl hr ht hu id is it la lb lt lv mi "
-        "ms mt nb nl nn no oc pl pt rm ro sc sk sl so sq st sv sw tl tr vi xh yo zu",
+        "af:afrikaans br ca:catalan co cs:ces:czech cy:welsh da:dan:danish de:deu:german en:eng:english "
+        "eo:esperanto es:spa:spanish et:estonian eu:basque fi:fin:finnish fo fr:fra:french fy ga:irish gd "
+        "gl:galician hr:croatian ht hu:hun:hungarian id:ind:indonesian is:icelandic it:ita:italian la:latin lb "
+        "lt:lithuanian lv:latvian mi:maori ms:malay mt:maltese nb nl:nld:dutch nn no:norwegian oc pl:pol:polish "
+        "pt:por:portuguese rm ro:ron:romanian sc sk:slovak sl:slovenian so:somali sq:albanian st sv:swe:swedish "
+        "sw:swahili tl:tagalog tr:tur:turkish vi:vie:vietnamese xh:xhosa yo:yoruba zu:zulu",
     ),
     "Arabic": (
         "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
-        "ar fa ur ps",
+        "ar:ara:arabic fa:fas:persian ur:urdu ps:pashto",
     ),
-    "Armenian": ("\u0531-\u0588\ufb13-\ufb17", "hy"),
-    "Bengali": ("\u0980-\u09ff", "bn as"),
-    "Cyrillic": ("\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f", "ru uk be bg mk ky mn"),
-    "Devanagari": ("\u0900-\u097f\ua8e0-\ua8ff", "hi mr ne sa"),
-    "Ethiopic": ("\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f", "am ti"),
-    "Georgian": ("\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f", "ka"),
-    "Greek": ("\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65", "el"),
-    "Gujarati": ("\u0a80-\u0aff", "gu"),
-    "Gurmukhi": ("\u0a00-\u0a7f", "pa"),
-    "Han": (HAN, "zh yue cmn wuu lzh"),
-    "Hangul": (HANGUL, "ko"),
-    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he yi"),
-    "Japanese": (KANA + HAN, "ja"),
-    "Kannada": ("\u0c80-\u0cff", "kn"),
-    "Khmer": ("\u1780-\u17ff", "km"),
-    "Lao": ("\u0e80-\u0eff", "lo"),
-    "Malayalam": ("\u0d00-\u0d7f", "ml"),
-    "Myanmar": ("\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f", "my"),
-    "Sinhala": ("\u0d80-\u0dff", "si"),
-    "Tamil": ("\u0b80-\u0bff", "ta"),
-    "Telugu": ("\u0c00-\u0c7f", "te"),
-    "Thai": ("\u0e00-\u0e7f", "th"),
-    "Tibetan": ("\u0f00-\u0fff", "bo dz"),
+    "Armenian": ("\u0531-\u0588\ufb13-\ufb17", "hy:armenian"),
+    "Bengali": ("\u0980-\u09ff", "bn:bengali as"),
+    "Cyrillic": (
+        "\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f",
+        "ru:rus:russian uk:ukr:ukrainian be:belarusian bg:bulgarian mk:macedonian ky:kyrgyz mn:mongolian",
+    ),
+    "Devanagari": ("\u0900-\u097f\ua8e0-\ua8ff", "hi:hin:hindi mr:marathi ne:nepali sa"),
+    "Ethiopic": ("\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f", "am:amharic ti"),
+    "Georgian": ("\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f", "ka:georgian"),
+    "Greek": ("\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65", "el:ell:greek"),
+    "Gujarati": ("\u0a80-\u0aff", "gu:gujarati"),
+    "Gurmukhi": ("\u0a00-\u0a7f", "pa:punjabi"),
+    "Han": (HAN, "zh:chi:zho:chinese yue cmn wuu lzh"),
+    "Hangul": (HANGUL, "ko:kor:korean"),
+    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he:heb:hebrew yi:yiddish"),
+    "Japanese": (KANA + HAN, "ja:jp:jpn:japanese"),
+    "Kannada": ("\u0c80-\u0cff", "kn:kannada"),
+    "Khmer": ("\u1780-\u17ff", "km:khmer"),
+    "Lao": ("\u0e80-\u0eff", "lo:lao"),
+    "Malayalam": ("\u0d00-\u0d7f", "ml:malayalam"),
+    "Myanmar": ("\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f", "my:burmese"),
+    "Sinhala": ("\u0d80-\u0dff", "si:sinhala"),
+    "Tamil": ("\u0b80-\u0bff", "ta:tamil"),
+    "Telugu": ("\u0c00-\u0c7f", "te:telugu"),
+    "Thai": ("\u0e00-\u0e7f", "th:tha:thai"),
+    "Tibetan": ("\u0f00-\u0fff", "bo:tibetan dz"),
 }
-SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
-# The language of each script that only one language of this table has.
-SOLE_LANGUAGES = {script: languages for script, (_, languages) in _SCRIPTS.items() if " " not in languages}
-_SCRIPT_OF = {language: script for script, (_, languages) in _SCRIPTS.items() for language in languages.split()}
 # Languages without a script in this table that are scored as all others.
-_SEVERAL_SCRIPTS = "az bs ha ig jv kk ku mg ny sd sn sr su tg tk tt ug uz"
-_THREE_LETTERS = (
-    "ara:ar ces:cs chi:zh dan:da deu:de ell:el eng:en fas:fa fin:fi fra:fr heb:he hin:hi hun:hu ind:id ita:it jpn:ja "
-    "kor:ko nld:nl pol:pl por:pt ron:ro rus:ru spa:es swe:sv tha:th tur:tr ukr:uk vie:vi zho:zh"
+_SEVERAL_SCRIPTS = (
+    "az:azerbaijani bs:bosnian ha:hausa ig:igbo jv kk:kazakh ku:kurdish mg ny sd sn sr:serbian su tg:tajik tk:turkmen "
+    "tt:tatar ug:uyghur uz:uzbek"
 )
-# English names, as they stand in the first line of tables.
-_NAMES = (
-    "afrikaans:af albanian:sq amharic:am arabic:ar armenian:hy azerbaijani:az basque:eu belarusian:be bengali:bn "
-    "bosnian:bs bulgarian:bg burmese:my catalan:ca chinese:zh croatian:hr czech:cs danish:da dutch:nl english:en "
-    "esperanto:eo estonian:et finnish:fi french:fr galician:gl georgian:ka german:de greek:el gujarati:gu hausa:ha "
-    "hebrew:he hindi:hi hungarian:hu icelandic:is igbo:ig indonesian:id irish:ga italian:it japanese:ja kannada:kn "
-    "kazakh:kk khmer:km korean:ko kurdish:ku kyrgyz:ky lao:lo latin:la latvian:lv lithuanian:lt macedonian:mk "
-    "malay:ms malayalam:ml maltese:mt maori:mi marathi:mr mongolian:mn nepali:ne norwegian:no pashto:ps persian:fa "
-    "polish:pl portuguese:pt punjabi:pa romanian:ro russian:ru serbian:sr sinhala:si slovak:sk slovenian:sl "
-    "somali:so spanish:es swahili:sw swedish:sv tagalog:tl tajik:tg tamil:ta tatar:tt telugu:te thai:th tibetan:bo "
-    "turkish:tr turkmen:tk ukrainian:uk urdu:ur uyghur:ug uzbek:uz vietnamese:vi welsh:cy xhosa:xh yiddish:yi "
-    "yoruba:yo zulu:zu"
-)
-_LANGUAGES = {*_SCRIPT_OF, *_SEVERAL_SCRIPTS.split()}
-_ALIASES = {"jp": "ja"} | dict(pair.split(":") for pair in f"{_THREE_LETTERS} {_NAMES}".split())
+SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
+_SCRIPT_OF = {entry.split(":")[0]: script for script, (_, entries) in _SCRIPTS.items() for entry in entries.split()}
+# The language of each script that only one language of this table has.
+SOLE_LANGUAGES = {script: entries.split(":")[0] for script, (_, entries) in _SCRIPTS.items() if " " not in entries}
+_ENTRIES = [
+    entry.split(":") for entries in (*dict(_SCRIPTS.values()).values(), _SEVERAL_SCRIPTS) for entry in entries.split()
+]
+_LANGUAGES = {code for code, *_ in _ENTRIES}
+_ALIASES = {other: code for code, *others in _ENTRIES for other in others}
+_ENGLISH_NAMES = {code: names[-1].capitalize() for code, *names in _ENTRIES if names}
 
-# Name and BLEU tokenizer of the languages that `detect_language` finds.
-_EAST_ASIAN = {"zh": ("Chinese", "zh"), "ja": ("Japanese", "ja-mecab"), "ko": ("Korean", "ko-mecab")}
+# BLEU tokenizer of the languages that `detect_language` finds.
+_EAST_ASIAN = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 # A text with more than this share of its letters in a script is written in it; the rest may be foreign names.
 _SHARE = 0.2
 _LINES_READ = 2000
@@ -126,8 +124,7 @@ def english_name(code: str) -> str:
     >>> english_name("it"), english_name("zh-Hant"), english_name("xh")
     ('Italian', 'Chinese (zh-Hant)', 'Xhosa')
     """
-    names = {short: name.capitalize() for name, short in (pair.split(":") for pair in _NAMES.split())}
-    name = names.get(primary_code(code), code)
+    name = _ENGLISH_NAMES.get(primary_code(code), code)
     return name if code in (primary_code(code), name) else f"{name} ({code})"
 
 
@@ -154,7 +151,7 @@ class TargetLanguage:
     @property
     def tokenizer(self) -> str:
         """The BLEU tokenizer, by sacreBLEU's name."""
-        return _EAST_ASIAN[self.code][1] if self.code in _EAST_ASIAN else "13a"
+        return _EAST_ASIAN.get(self.code, "13a")
 
     @property
     def unspaced(self) -> bool:
@@ -164,8 +161,8 @@ class TargetLanguage:
     @property
     def looks(self) -> str:
         """The predicate of a sentence on a text in this language."""
-        known = self.code in _EAST_ASIAN
-        return f"looks {_EAST_ASIAN[self.code][0]}" if known else "does not look Chinese, Japanese or Korean"
+        is_known = self.code in _EAST_ASIAN
+        return f"looks {english_name(self.code)}" if is_known else "does not look Chinese, Japanese or Korean"
 
     @property
     def notice(self) -> str | None:

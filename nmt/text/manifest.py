@@ -7,7 +7,6 @@ has the same fingerprint, so that runs can be resumed with it.
 The manifest has the digests of the files that decide a result, and its own, so that damage is found.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,12 +84,12 @@ class Manifest:
         weights = [(text.oversample, text.tag) for text in (*data.train, *data.valid)]
         return json_digest([self.fingerprint, data.temperature, weights])
 
-    def check_files(self, directory: Path, names: Iterable[str]) -> None:
-        """Raise UnusableCorpusError unless files in the folder have their recorded content."""
-        for name in names:
+    def check_files(self, directory: Path) -> None:
+        """Raise UnusableCorpusError unless all files in the folder have their recorded content."""
+        for name, digest in self.files.items():
             path = directory / name
             try:
-                is_whole = digest_of(path) == self.files[name]
+                is_whole = digest_of(path) == digest
             except OSError as error:
                 raise UnusableCorpusError(f"{path}: missing or damaged: {error.strerror}") from None
             if not is_whole:
@@ -112,16 +111,15 @@ class Manifest:
             )
         if not content:
             raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare")
-        if content.get("format_version") != PREPARED.version:
-            found = content.get("format_version")
+        if (found := content.get("format_version")) != PREPARED.version:
             raise UnusableCorpusError(f"{path}: found format version {found}, expected {PREPARED.version}")
-        digest, own = content.get("sha256"), content.keys() - {"sha256", *PREPARED.header}
-        if digest != json_digest({key: content[key] for key in own}):
-            raise UnusableCorpusError(f"{path}: incomplete or damaged")
+        own = {key: value for key, value in content.items() if key not in ("sha256", *PREPARED.header)}
         try:
-            return _MANIFEST.validate_python(content)
+            if content.get("sha256") == json_digest(own):
+                return _MANIFEST.validate_python(own)
         except ValidationError:
-            raise UnusableCorpusError(f"{path}: incomplete or damaged") from None
+            pass
+        raise UnusableCorpusError(f"{path}: incomplete or damaged")
 
 
 _MANIFEST = TypeAdapter(Manifest)

@@ -17,7 +17,6 @@ stored: the pairs of one corpus are contiguous, in the order of the recipe, and 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt.config import CorpusFile, Recipe
-from nmt.text.manifest import Manifest, SideCounts, UnusableCorpusError
+from nmt.text.manifest import Manifest, SideCounts
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
@@ -61,15 +60,11 @@ class TokenStore(Sequence[Ids]):
         self.offsets = offsets
 
     @classmethod
-    def open(cls, directory: Path, side: str, vocabulary: int) -> "TokenStore":
-        """Map the files of a side, and check all values. Raises DataError if they are damaged."""
-        tokens_file, offsets_file = (directory / f"{side}.{name}.npy" for name in ("tokens", "offsets"))
-        tokens, offsets = _load_array(tokens_file, _ids_dtype(vocabulary)), _load_array(offsets_file, np.dtype("int64"))
-        if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(tokens) or (offsets[1:] < offsets[:-1]).any():
-            raise UnusableCorpusError(f"{offsets_file}: damaged: expected to rise from 0 to {len(tokens):,} tokens")
-        if len(tokens) and (tokens.min() < 0 or tokens.max() >= vocabulary):
-            raise UnusableCorpusError(f"{tokens_file}: damaged: expected ids from 0 to {vocabulary - 1:,}")
-        return cls(tokens, offsets)
+    def open(cls, directory: Path, side: str) -> "TokenStore":
+        """Map the files of a side."""
+        # plain arrays over the maps: slicing a memmap object is slow
+        files = (directory / f"{side}.{name}.npy" for name in ("tokens", "offsets"))
+        return cls(*(np.asarray(np.load(file, mmap_mode="r")) for file in files))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -112,13 +107,10 @@ class PreparedSplit:
     corpora: tuple[CorpusPart, ...]
 
     @classmethod
-    def open(cls, directory: Path, corpora: Sequence[int], vocabulary: tuple[int, int]) -> "PreparedSplit":
-        """Map the files of a split with the pairs of each corpus. Raises DataError if they are damaged."""
-        source, target = map(TokenStore.open, (directory, directory), ("source", "target"), vocabulary)
-        if not len(source) == len(target) == sum(corpora):
-            found = f"{len(source):,} sources and {len(target):,} targets"
-            raise UnusableCorpusError(f"{directory}: holds {found}, but its manifest {sum(corpora):,} pairs")
-        return cls(source, target, tuple(map(CorpusPart, corpora)))
+    def open(cls, directory: Path, corpora: Sequence[int]) -> "PreparedSplit":
+        """Map the files of a split with the pairs of each corpus."""
+        sides = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")
+        return cls(*sides, tuple(map(CorpusPart, corpora)))
 
     def with_settings(self, recipe: Recipe, texts: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
         """Return the split with the weights and tags of its texts. Raises ModelError for a tag without a token."""
@@ -189,16 +181,14 @@ class PreparedCorpus:
     def open(cls, directory: Path, recipe: Recipe | None = None) -> "PreparedCorpus":
         """Open a prepared corpus, with the weights and tags of a recipe if it is given.
 
-        The token ids are mapped, and are compared with their offsets and the vocabulary, 5 GB/s; the other files with
-        their digests. (`Manifest.check_files` compares the digests of all, 1 GB/s.)
-
-        Raises DataError if it is absent, damaged or of another format version.
+        All files are compared with their digests (1 GB/s), then the token ids are mapped. Raises DataError if it is
+        absent, damaged or of another format version.
         """
         manifest = Manifest.read(directory)
-        manifest.check_files(directory, [name for name in manifest.files if not name.endswith(".npy")])
-        tokenizers, sizes, counts = Tokenizers.load(directory), manifest.vocabulary, manifest.valid
-        train = PreparedSplit.open(directory / "train", manifest.train.corpora, sizes)
-        valid = None if counts is None else PreparedSplit.open(directory / "valid", counts.corpora, sizes)
+        manifest.check_files(directory)
+        tokenizers, counts = Tokenizers.load(directory), manifest.valid
+        train = PreparedSplit.open(directory / "train", manifest.train.corpora)
+        valid = None if counts is None else PreparedSplit.open(directory / "valid", counts.corpora)
         if recipe is not None:
             train = train.with_settings(recipe, recipe.data.train, tokenizers.source)
             valid = valid and valid.with_settings(recipe, recipe.data.valid, tokenizers.source)
@@ -211,7 +201,7 @@ class SideWriter:
 
     def __init__(self, directory: Path, side: str, tokenizer: Tokenizer) -> None:
         self._tokens, self._offsets = directory / f"{side}.tokens.npy", directory / f"{side}.offsets.npy"
-        self._dtype = _ids_dtype(len(tokenizer))
+        self._dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.int32)
         self._spelled = tokenizer.spelled()
         self._sentences = self._length = self._characters = self._missing = 0
         _append(self._offsets, 0, np.zeros(1, dtype=np.int64))
@@ -232,21 +222,11 @@ class SideWriter:
         return SideCounts(self._length, self._characters, self._missing)
 
 
-def _ids_dtype(vocabulary: int) -> np.dtype[Any]:
-    return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.int32)
-
-
-def _header(dtype: np.dtype[Any], length: int) -> bytes:
-    """Return the header of an `.npy` file; it has the same size for every length."""
-    header = BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": (length,)})
-    return header.getvalue()
-
-
 def _append(path: Path, length: int, values: npt.NDArray[Any]) -> None:
-    """Append values to an `.npy` file with so many."""
+    """Append values to an `.npy` file with so many; its header has the same size for every length."""
+    header = {"descr": values.dtype.str, "fortran_order": False, "shape": (length + len(values),)}
     with path.open("r+b" if path.exists() else "w+b") as file:
-        file.write(_header(values.dtype, length + len(values)))
+        np.lib.format.write_array_header_1_0(file, header)
         file.seek(0, 2)
         file.write(values.tobytes())
 
@@ -255,13 +235,3 @@ def write_valid_texts(directory: Path, texts: Sequence[Sequence[SentencePair]]) 
     """Write the validation texts as they were read. (JSON, since a line may hold any character.)"""
     sides = [([pair.source for pair in text], [pair.target for pair in text]) for text in texts]
     (directory / "valid.json").write_text(json.dumps(sides, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-
-
-def _load_array(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Map an array of one dimension. Raises DataError unless the file is one that `_append` writes."""
-    start, size = len(_header(dtype, 0)), path.stat().st_size if path.is_file() else 0
-    length, rest = divmod(size - start, dtype.itemsize)
-    if size < start or rest or np.fromfile(path, np.uint8, start).tobytes() != _header(dtype, length):
-        raise UnusableCorpusError(f"{path}: missing or damaged")
-    # a plain array over the map: slicing a memmap object is slow
-    return np.asarray(np.memmap(path, dtype, "r", start, (length,)))

@@ -22,7 +22,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -67,22 +67,35 @@ class Tokenizer:
         Likewise with `min_frequency`. Raises ConfigError if it is too large or too small for the text, DataError if
         there is no text.
         """
+        small: dict[int, str] = {}  # letters of capitals
+        if settings.lowercase:
+            small = {code: low for code in range(sys.maxunicode) if (low := chr(code).lower()) != chr(code)}
         # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
-        text = [line for line in map(_escape, lines) if line]
+        text, model = [line.translate(small) for line in map(_escape, lines) if line], io.BytesIO()
         more: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # no default is in the file
+        if settings.min_frequency > 1:
+            counts = Counter(chain.from_iterable(map(str.split, text)))
+            frequent = {word for word, count in counts.items() if count >= settings.min_frequency}
+            text = [" ".join(filter(frequent.__contains__, line.split())) for line in text]
+            more["hard_vocab_limit"] = False
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:
-            if settings.lowercase:
-                text = [line.translate(_small_letters()) for line in text]
+            for letter, low in small.items():
                 more["normalization_rule_tsv"] = rules.name  # of which the model has a copy
-                for letter, small in _small_letters().items():
-                    rules.write(f"{letter:x}\t{' '.join(format(ord(one), 'x') for one in small)}\n")
-                rules.flush()
-            if settings.min_frequency > 1:
-                counts = Counter(chain.from_iterable(map(str.split, text)))
-                frequent = {word for word, count in counts.items() if count >= settings.min_frequency}
-                text = [" ".join(filter(frequent.__contains__, line.split())) for line in text]
-                more["hard_vocab_limit"] = False
-            return cls.from_bytes(_trained_model(text, settings, tags, more))
+                rules.write(f"{letter:x}\t{' '.join(format(ord(one), 'x') for one in low)}\n")
+            rules.flush()
+            try:
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(text), model_writer=model,
+                    model_type=settings.type, vocab_size=settings.vocab_size, **more,
+                    character_coverage=COVERAGE, byte_fallback=True, normalization_rule_name="identity",
+                    control_symbols=[f"<{tag}>" for tag in tags], user_defined_symbols=list(settings.symbols),
+                    pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
+                    input_sentence_size=_TRAINING_SENTENCES, shuffle_input_sentence=True,
+                    max_sentence_length=_LONGEST_LINE, num_threads=_TRAINING_THREADS, minloglevel=2,
+                )  # fmt: skip
+            except RuntimeError as error:
+                raise _explained(str(error), settings) from None
+        return cls.from_bytes(model.getvalue())
 
     @classmethod
     def from_bytes(cls, model: bytes) -> "Tokenizer":
@@ -115,21 +128,21 @@ class Tokenizer:
         return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]
 
     @cached_property
+    def _tag_ids(self) -> dict[str, int]:
+        controls = (i for i in range(len(self)) if self._processor.is_control(i) and i not in (PAD, BOS, EOS))
+        return {self.symbols[i][1:-1]: i for i in controls}
+
+    @property
     def tags(self) -> list[str]:
         """The tags that it was trained with, in the order of their ids."""
-        controls = (i for i in range(len(self)) if self._processor.is_control(i) and i not in (PAD, BOS, EOS))
-        return [self.symbols[i][1:-1] for i in controls]
-
-    def tag_id(self, tag: str) -> int:
-        """Return the id of the symbol `<tag>`. Raises ModelError if the tokenizer was trained without that tag."""
-        index = int(self._processor.piece_to_id(f"<{tag}>"))
-        if not self._processor.is_control(index) or index in (PAD, BOS, EOS):
-            raise ModelError(f"the tokenizer has no tag '{tag}'; tags are set in data.train of the recipe")
-        return index
+        return list(self._tag_ids)
 
     def tag_ids(self, tags: Iterable[str | None]) -> list[int]:
-        """Return the ids of tags, of which None are left out. Raises ModelError as `tag_id` does."""
-        return [self.tag_id(tag) for tag in tags if tag is not None]
+        """Return the ids of the symbols of tags, of which None are left out. Raises ModelError for one without."""
+        required = [tag for tag in tags if tag is not None]
+        if unknown := [tag for tag in required if tag not in self._tag_ids]:
+            raise ModelError(f"the tokenizer has no tag '{unknown[0]}'; tags are set in data.train of the recipe")
+        return [self._tag_ids[tag] for tag in required]
 
     @property
     def has_words_only(self) -> bool:
@@ -202,7 +215,7 @@ class Tokenizers:
     def save(self, directory: Path) -> list[Path]:
         """Write and return `tokenizer.model`, or `tokenizer.source.model` and `tokenizer.target.model`."""
         sides = [self.source] if self.shared else [self.source, self.target]
-        files = [directory / name for name in tokenizer_names(TOKENIZER_NAMES[:1] if self.shared else ())]
+        files = [directory / name for name in (TOKENIZER_NAMES[:1] if self.shared else TOKENIZER_NAMES[1:])]
         for file, tokenizer in zip(files, sides, strict=True):
             file.write_bytes(tokenizer.to_bytes())
         return files
@@ -217,8 +230,7 @@ class Tokenizers:
 
 def tokenizer_names(files: Container[str]) -> list[str]:
     """Return the names of the tokenizers among files: one if it is shared, else those of source and target."""
-    shared, *both = TOKENIZER_NAMES
-    return [shared] if shared in files else both
+    return [*TOKENIZER_NAMES[:1]] if TOKENIZER_NAMES[0] in files else [*TOKENIZER_NAMES[1:]]
 
 
 def initial_files(initial: Path) -> list[Path]:
@@ -231,32 +243,6 @@ def initial_files(initial: Path) -> list[Path]:
     if not isinstance(listed, dict):
         raise ModelError(f"{file}: damaged, or not written by nmt: it has no list of files; copy the model again")
     return [initial / name for name in tokenizer_names(listed)]
-
-
-def _trained_model(
-    text: Sequence[str], settings: TokenizerSettings, tags: Sequence[str], more: dict[str, Any]
-) -> bytes:
-    """Train on escaped lines, with these arguments of SentencePiece besides; raises what `Tokenizer.train` does."""
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(text), model_writer=model,
-            model_type=settings.type, vocab_size=settings.vocab_size, **more,
-            character_coverage=COVERAGE, byte_fallback=True, normalization_rule_name="identity",
-            control_symbols=[f"<{tag}>" for tag in tags], user_defined_symbols=list(settings.symbols),
-            pad_id=PAD, unk_id=UNK, bos_id=BOS, eos_id=EOS,
-            input_sentence_size=_TRAINING_SENTENCES, shuffle_input_sentence=True, max_sentence_length=_LONGEST_LINE,
-            num_threads=_TRAINING_THREADS, minloglevel=2,
-        )  # fmt: skip
-    except RuntimeError as error:
-        raise _explained(str(error), settings) from None
-    return model.getvalue()
-
-
-@cache
-def _small_letters() -> dict[int, str]:
-    """Return the small letters of all capitals, by code point."""
-    return {code: small for code in range(sys.maxunicode) if (small := chr(code).lower()) != chr(code)}
 
 
 def _escape(text: str) -> str:
@@ -310,25 +296,18 @@ def train_tokenizers(
         raise ConfigError(f"tokenizer.type: {unspaced[0]} has no spaces between words; use unigram, bpe or char")
 
     def trained(sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
-        share = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2))
+        share, pieces = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2)), settings.vocab_size
+        is_auto = pieces == "auto"
+        if is_auto and settings.type in ("word", "char"):
+            pieces = LARGEST_PROPOSED_VOCABULARY
+        elif is_auto:
+            counts = Counter(chain.from_iterable(pair[side] for pair in sample(share) for side in sides))
+            pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
+        lines = (pair[side] for pair in sample(share) for side in sides)
+        return Tokenizer.train(lines, settings.model_copy(update={"vocab_size": pieces}), tags, is_auto)
 
-        def lines() -> Iterator[str]:
-            return (pair[side] for pair in sample(share) for side in sides)
-
-        if settings.vocab_size != "auto":
-            return Tokenizer.train(lines(), settings, tags)
-        if settings.type in ("word", "char"):
-            largest = settings.model_copy(update={"vocab_size": LARGEST_PROPOSED_VOCABULARY})
-            return Tokenizer.train(lines(), largest, tags, at_most=True)
-        counts = Counter(chain.from_iterable(lines()))
-        pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
-        return Tokenizer.train(lines(), settings.model_copy(update={"vocab_size": pieces}), tags, at_most=True)
-
-    if settings.shared:
-        shared = trained((-2, -1), tags)
-        Tokenizers(shared, shared).save(directory)
-    else:
-        Tokenizers(trained((-2,), tags), trained((-1,), ())).save(directory)
+    both = [trained((-2, -1), tags)] if settings.shared else [trained((-2,), tags), trained((-1,), ())]
+    Tokenizers(both[0], both[-1]).save(directory)
 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:

@@ -7,7 +7,7 @@ limit is the score that 5 % of shuffled pairs of the same text exceed.
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -38,26 +38,25 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
     options = translator.options(to=languages.target[0])
 
     def scores(pairs: Sequence[Texts]) -> list[float]:
-        return [float(np.mean(forced.token_log_probs)) for forced in translator.force(pairs, options)]
+        """Return the score of each pair, of those with a long side infinity."""
+        short = [max(map(len, pair)) <= _LONGEST for pair in pairs]
+        forced = iter(translator.force(list(compress(pairs, short)), options))
+        return [float(np.mean(next(forced).token_log_probs)) if is_short else math.inf for is_short in short]
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
-        sample = list(filter(_is_short, sample))
-        if not sample:
+        sources, targets = zip(*sample, strict=True)
+        shuffled = [
+            score for score in scores([*zip(sources, targets[1:] + targets[:1], strict=True)]) if score < math.inf
+        ]
+        if not shuffled:
             raise SettingError(key, f"every pair has a side of more than {_LONGEST:,} characters; remove the key")
-        targets = [target for _, target in sample]
-        shuffled = [(source, other) for (source, _), other in zip(sample, targets[1:] + targets[:1], strict=True)]
-        limit = float(np.quantile(scores(shuffled), 1 - _SHUFFLED_ABOVE))
+        limit = float(np.quantile(shuffled, 1 - _SHUFFLED_ABOVE))
         share = float(np.mean(np.array(scores(sample)) <= limit))
         if share > _MOST_REMOVED:
             problem = f"{model} finds {share:.0%} of the pairs as improbable as shuffled ones"
             raise SettingError(key, f"{problem}, so it was trained on other text; name a better model")
         while batch := list(islice(pairs, LINE_BATCH_SIZE)):
-            found = iter(scores(list(filter(_is_short, batch))))
-            for score in (next(found) if _is_short(pair) else math.inf for pair in batch):
+            for score in scores(batch):
                 yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"
 
     return judge
-
-
-def _is_short(pair: Texts) -> bool:
-    return max(map(len, pair)) <= _LONGEST

@@ -138,6 +138,7 @@ def tmx(pairs: list[tuple[str, str]]) -> str:
     "text",
     [
         ["part1.tmx", "part2.tmx"],
+        ["part1.po", "part2.xlf"],
         ["a.csv", "--languages", "en-it"],
         ["links.tsv"],
         ["one.tsv", "two.tsv"],
@@ -149,6 +150,10 @@ def test_other_forms_of_a_text_give_the_same_parts(folder: Path, text: list[str]
     pairs = [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(400)]
     (folder / "part1.tmx").write_text(tmx(pairs[:150]))
     (folder / "part2.tmx").write_text(tmx(pairs[150:]))
+    write_lines(folder / "part1.po", *(f'msgid "{en}"\nmsgstr "{it}"' for en, it in pairs[:150]))
+    units = "".join(f"<trans-unit><source>{en}</source><target>{it}</target></trans-unit>" for en, it in pairs[150:])
+    header = '<file source-language="en" target-language="it"><body>'
+    (folder / "part2.xlf").write_text(f"<xliff>{header}{units}</body></file></xliff>")
     write_lines(folder / "a.csv", "id,ita,fr,ENG", *(f'{n},"{it}",x,"{en}"' for n, (en, it) in enumerate(pairs)))
     write_lines(folder / "links.tsv", *(f"{n}\teng\t{en}\t{n}\tita\t{it}\tCK" for n, (en, it) in enumerate(pairs)))
     for name, part in (("one.tsv", pairs[:200]), ("two.tsv", pairs[200:]), ("ita-eng.tsv", pairs)):
@@ -221,6 +226,7 @@ def test_stated_languages_win_with_a_warning(folder: Path) -> None:
     write_lines(folder / "text.it", *(f"Yes, {ENGLISH.format(n)}" for n in range(400)))
     messages = init("text.en", "text.it", "--languages", "en-it")
     assert "warning: the text is not in its languages" in messages
+    assert "in another language" not in messages  # the same remark, which nmt prepare does not print either
     recipe = load_recipe(Path("recipe.yaml"))
     assert recipe.languages.source == "en"
     assert recipe.data.filters.keep == ("language",)  # otherwise nmt train would refuse the text
@@ -229,7 +235,7 @@ def test_stated_languages_win_with_a_warning(folder: Path) -> None:
 def test_swapped_validation_text_is_refused(folder: Path) -> None:
     write_lines(folder / "v.tsv", *(f"{ITALIAN.format(n)}\t{ENGLISH.format(n)}" for n in range(100)))
     message = refused("text.en", "text.it", "--valid", "v.tsv", "-o", "new/recipe.yaml")
-    assert "not in its languages; give a text of en and it, in this order:\n  v.tsv, source: expected en" in message
+    assert "the text is not in its languages:\n  v.tsv, source: expected en" in message
 
 
 @pytest.mark.parametrize("names", [["eng-ita.txt"], ["text.en", "text.it"], ["a.csv"], ["links.tsv"]], ids=str)

@@ -74,7 +74,7 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
         assert corpus.train.weights(np.arange(342)).tolist() == [weights[0]] * 300 + [weights[1]] * 40 + [1.0] * 2
         assert tokenizer.decode(corpus.train.source[300]) == OTHER[0][0]
         assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
-        sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_id("back")
+        sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_ids(["back"])[0]
         prefixed = [tagged[0]] * 300 + [tagged[1]] * 40 + [False] * 2
         assert sources == [[tag] * own + ids.tolist() for own, ids in zip(prefixed, corpus.train.source, strict=True)]
     assert len(stamps) == 1
@@ -151,7 +151,8 @@ def test_why_stale_names_the_changed_settings_and_texts(folder: Path, override: 
 def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     last = prepare(recipe_in(folder), QUIET).train.source[-1].tolist()
     tokens = folder / "run" / "prepared" / "train" / "source.tokens.npy"
-    for content, reason in ((b"", "missing or damaged"), (b"\5\0", "damaged: its content is not what was prepared")):
+    reason = "damaged: its content is not what was prepared"
+    for content in (b"", b"\5\0"):
         tokens.write_bytes(content and tokens.read_bytes()[: -len(content)] + content)
         assert prepare(recipe_in(folder), Console()).train.source[-1].tolist() == last
         assert f"(run/prepared/train/source.tokens.npy: {reason}" in capsys.readouterr().err.replace(f"{folder}/", "")

@@ -3,14 +3,16 @@
 import csv
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from nmt.commands.prepare import dry_run, prepare, show_audit
 from nmt.errors import ConfigError
 from nmt.system.console import Console
-from nmt.text.preparing.audit import Audit, CorpusAudit
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed
 from nmt.text.preparing.rules import RULES
 from tests.builders import demo_pairs, recipe_in, run_command, snapshot, write_recipe, write_tsv
 
@@ -86,7 +88,7 @@ def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
     audit = Audit.read(folder / "run" / "prepared")
     assert audit is not None
     train = audit.corpora[0]
-    assert (train.name, train.split) == ("data.train.0: train.tsv", "train")
+    assert train.name == "data.train.0: train.tsv"
     assert train.removed == {rule: count for rule, count in PLANTED.items() if count}
     assert [(len(train.examples[rule])) for rule in train.removed] == [min(5, n) for n in train.removed.values()]
     assert train.examples["language"][0].found.startswith("language fr, probability ")
@@ -100,11 +102,9 @@ def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(
     found = rejected.read_bytes()
     assert len(found.splitlines()) == sum(PLANTED.values()) - PLANTED["too_long"]
     result = run_command("prepare", "-c", folder / "recipe.yaml", "--dry-run", "--rejected", rejected)
-    assert "script: not in the script of its language" in " ".join(result.output.split())
-    assert re.search(
-        r"\(rule copy\)\n(    .*\n)*    train\.tsv:\d+: Radio Roma (\d) \| radio roma \2 \(identical apart from case\)",
-        result.stderr,
-    )
+    assert re.search(r"\n +6   0\.7\d%  script: not in the script of its language\n    train.tsv:\d+: ", result.stderr)
+    copy = r"    train\.tsv:\d+: identical apart from case\n      Radio Roma (\d)\n      radio roma \1\n"
+    assert re.search(rf"  copy: target is the source, or contains it\n(?:    .*\n)*?{copy}", result.stderr)
     assert (snapshot(folder), rejected.read_bytes()) == (before, found)
 
 
@@ -123,13 +123,22 @@ def test_length_of_few_pairs_is_not_judged(folder: Path, tmp_path: Path) -> None
     assert reasons == dry_run(recipe_in(folder, few, "data.filters.keep=[length]"), QUIET).not_applied
 
 
-@pytest.mark.parametrize("corpora", [2, 7])
-def test_table_of_several_corpora_has_a_line_for_each_rule(corpora: int, capsys: pytest.CaptureFixture[str]) -> None:
-    removed = {"copy": 12_345, "leak": 65_432}
-    names = [f"data.train.{number}: a-long-file-name.{number}.tsv.gz" for number in range(corpora)]
-    show_audit(Audit([CorpusAudit(name, "train", 1_000_000, removed) for name in names], [], {}), Console())
+def test_tables_of_several_corpora_fit_into_100_columns_with_whole_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    names = [f"data.train.{number}: {'a-long-file-name.' * number}tsv.gz" for number in range(7)]
+    places = [f"{name.split()[1]}:7" for name in names]
+    corpora = [
+        CorpusAudit(name, 100_000_000, Counter(dict.fromkeys(RULES, 654_321)), {"copy": [removed]})
+        for name, place in zip(names, places, strict=True)
+        for removed in [Removed("copy", place, "found " * 50, "long source " * 50, "长句" * 100)]
+    ]
+    show_audit(Audit(corpora, [], {}), Console(), with_examples=True)
     lines = capsys.readouterr().err.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert sum(line.split()[0].removesuffix(":") in RULES for line in lines) == 2 * -(-corpora // 4)
-    assert sum(line.count("65,432 (6.54%)") for line in lines) == corpora
-    assert sum(name.split()[-1] in " ".join(lines) for name in names) == corpora
+    assert {*names} <= {*lines}
+    assert [line.split(": found")[0].strip() for line in lines if ": found" in line] == places
+    assert max(cell_len(line) for line in lines if "a-long-file-name" not in line) <= 100
+    for rule in RULES:
+        assert sum(line.startswith(f"      654,321   0.65%  {rule}: ") for line in lines) == len(names)
+    assert lines.count(f"{100_000_000 - 654_321 * len(RULES):>13,}  pairs kept") == len(names)

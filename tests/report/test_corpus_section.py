@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_corpus_that_is_gone_or_damaged_is_named(
 
 def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
     example = Removed("copy", "a.tsv:7", "identical", "<b>one & two</b>", "x" * 400)
-    corpus = CorpusAudit("data.train.0: a.tsv", "train", 9, {"copy": 1}, {"copy": [example]})
+    corpus = CorpusAudit("data.train.0: a.tsv", 9, Counter(copy=1), {"copy": [example]})
     finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
     html = audit_html(Audit([corpus], [finding], {"leak": "no test text"}))
     for text in (

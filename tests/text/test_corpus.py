@@ -9,8 +9,8 @@ import pytest
 
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import DataError
-from nmt.text.corpus import evenly_spread, named_languages, parts_of, read_pairs, text_files
-from nmt.text.readers import SentencePair
+from nmt.text import corpus
+from nmt.text.corpus import named_languages, parts_of, read_pairs, text_files
 from nmt.translation.documents import translating
 from nmt.translation.documents.document import ReadOptions
 from tests.builders import write_lines, write_zip
@@ -19,6 +19,10 @@ ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 TMX = (
     '<tmx><header srclang="en"/><body><tu><tuv xml:lang="it-IT"><seg>uno</seg></tuv>'
     '<tuv xml:lang="en"><seg>one</seg></tuv></tu></body></tmx>'
+)
+XLIFF = (
+    '<xliff><file source-language="en" target-language="it"><trans-unit><source>one</source><target>uno</target>'
+    "</trans-unit></file></xliff>"
 )
 ONE = [("one", "uno")]
 
@@ -68,6 +72,8 @@ def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
         ("a.csv", 'en,it\n"one",uno'),
         ("A.TMX", TMX),
         ("a.jsonl", '{"en": "one", "it": "uno"}'),
+        ("a.sdlxliff", XLIFF),
+        ("a.po", 'msgid "one"\nmsgstr "uno"'),
         ("a.unknown", "one\tuno"),
     ],
 )
@@ -79,12 +85,6 @@ def test_format_is_that_of_the_name(tmp_path: Path, name: str, content: str) -> 
     path = write_zip(tmp_path / "a.zip", **{f"folder/{name}": content, "README": "x"})
     assert pairs(file=path) == pairs(file=path / "folder" / name) == ONE
     assert text_files(CorpusFile(file=path / "folder" / name)) == {"file": path}
-
-
-@pytest.mark.parametrize("name", ["a.xlf", "it.po.gz", "a.sdlxliff"])
-def test_formats_of_translation_programs_are_refused_with_the_way_to_convert(tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match=rf"{name}: \.\w+ is not read as training text; export it as TMX"):
-        pairs(file=write_lines(tmp_path / name, "x"))
 
 
 def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
 
 
 def test_columns_must_fit_the_format(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="a TMX file has no columns"):
+    with pytest.raises(DataError, match="a file of this format has no columns"):
         pairs(file=write_lines(tmp_path / "a.tmx", TMX), columns=(2, 1))
     with pytest.raises(DataError, match=r"`columns` of JSON lines are keys, as in \[translation\.en"):
         pairs(file=write_lines(tmp_path / "a.jsonl", "{}"), columns=(2, 1))
@@ -116,6 +116,8 @@ def test_columns_must_fit_the_format(tmp_path: Path) -> None:
         ("a.tsv", "No\tita\teng", ["ita", "eng"]),
         ("a.tmx", TMX, ["en", "it-IT"]),
         ("a.jsonl", '{"translation": {"it": "uno", "en": "one"}}', ["it", "en"]),
+        ("a.xlf", XLIFF, ["en", "it"]),
+        ("a.po", 'msgid ""\nmsgstr "Language: it"', []),
         ("a.tmx", "<tmx/>", []),
         ("a.jsonl", "", []),
     ],
@@ -124,9 +126,11 @@ def test_languages_that_a_file_names(tmp_path: Path, name: str, content: str, ex
     assert named_languages(CorpusFile(file=write_lines(tmp_path / name, content))) == expected
 
 
-def test_sample_is_spread_over_the_text() -> None:
-    text = [SentencePair("a", "b", number) for number in range(1, 50_001)]
-    lines = [pair.line for pair in evenly_spread(text, 19_999)]
-    assert 10_000 <= len(lines) < 20_000
+def test_sample_is_spread_over_the_start_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "SAMPLE", 199)
+    monkeypatch.setattr(corpus, "FIRST_PAIRS", 500)
+    path = write_lines(tmp_path / "a.tsv", *["a\tb"] * 1000)
+    lines = [pair.line for pair in corpus.sample_of(CorpusFile(file=path), None)]
+    assert 100 <= len(lines) < 200
     assert {after - before for before, after in pairwise(lines)} == {4}
-    assert lines[-1] > 49_990
+    assert 496 < lines[-1] <= 500

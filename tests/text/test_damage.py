@@ -66,11 +66,7 @@ def test_a_wrong_bit_never_gives_other_data(folder: Path, tmp_path: Path, name: 
         file.unlink()  # the corpus before is mapped
         file.write_bytes(damaged)
         try:
-            corpus = PreparedCorpus.open(directory, recipe)
-            if name.endswith("tokens.npy"):  # possible ids are found by the digests only, when a training starts
-                data_of(corpus)
-            corpus.manifest.check_files(directory, corpus.manifest.files)
-            assert data_of(corpus) == before
+            assert data_of(PreparedCorpus.open(directory, recipe)) == before
         except NMTError as error:
             messages.append(str(error))
     assert [message for message in messages if str(file) not in message] == []

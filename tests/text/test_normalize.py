@@ -36,6 +36,8 @@ def test_normalize_follows_the_category_of_each_character() -> None:
         character = chr(code)
         category = unicodedata.category(character)
         noncharacter = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
+        if category in ("Cn", "Co") and not noncharacter and code % 16:
+            continue  # a million of characters without properties
         if character.isspace():
             expected = "a b"
         elif category == "Cs":

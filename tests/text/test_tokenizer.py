@@ -55,7 +55,7 @@ def test_symbols_in_text_are_text_and_protected_ones_one_piece(tokenizer: Tokeni
     ids, pattern = tokenizer.encode(text), r"\{0\}|</?b>|12"
     assert tokenizer.decode(ids) == normalize(text)
     assert min(ids, default=9) > EOS
-    assert tokenizer.tag_id("back") not in ids
+    assert tokenizer.tag_ids(["back"])[0] not in ids
     found = [tokenizer.pieces[i] for i in ids if re.search(pattern, tokenizer.pieces[i])]
     assert found == re.findall(pattern, normalize(text))
     assert b"".join(tokenizer.spell_text(text)).decode().strip() == normalize(text)
@@ -75,11 +75,11 @@ def test_layout_of_the_vocabulary(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.pieces) == len(tokenizer) == 350
     assert tokenizer.encode("") == tokenizer.encode(" \u2028\0") == []
     ids = tokenizer.encode("gatto vede")
-    for encoded in ([BOS, tokenizer.tag_id("back"), *ids, UNK, EOS, PAD], np.array(ids, dtype=np.uint16)):
+    for encoded in ([BOS, tokenizer.tag_ids(["back"])[0], *ids, UNK, EOS, PAD], np.array(ids, dtype=np.uint16)):
         assert tokenizer.decode(encoded) == "gatto vede"
     for tag in ("forward", "s", "unk", "pad"):
         with pytest.raises(ModelError, match=f"has no tag '{tag}'"):
-            tokenizer.tag_id(tag)
+            tokenizer.tag_ids([tag])
 
 
 def test_spelled_counts_the_characters_without_a_piece(tokenizer: Tokenizer) -> None:

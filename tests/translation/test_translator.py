@@ -430,7 +430,7 @@ def test_tag_of_the_training_text_precedes_each_source() -> None:
     translator = Translator(loaded, RuntimeSettings(device="cpu"))
     plain, tagged = (translator.options(to="it", tag=tag) for tag in (None, "bt"))
     assert tokenizer.decode(translator.tag_ids(tagged)) == ""
-    assert translator.tag_ids(tagged) == [*translator.tag_ids(plain), tokenizer.tag_id("bt")]
+    assert translator.tag_ids(tagged) == [*translator.tag_ids(plain), tokenizer.tag_ids(["bt"])[0]]
     ids = [*translator.tag_ids(tagged), *tokenizer.encode(SENTENCES[0])]
     ((best,),) = translator.engine.search([ids], tagged.search)
     assert translator.translate(SENTENCES[0], tagged).log_prob == pytest.approx(best.log_prob, abs=1e-4)

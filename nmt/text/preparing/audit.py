@@ -7,34 +7,29 @@ It is `audit.json` in the folder of the prepared corpus. It is the same wherever
 without folders.
 """
 
-import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
-from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.system.console import counted
-from nmt.text.corpus import evenly_spread
+from nmt.text.corpus import SAMPLE
 from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
-from nmt.text.normalize import PIECES, join_unspaced, normalize
-from nmt.text.preparing.rules import RULES, damage, letters
+from nmt.text.normalize import PIECES, normalize
+from nmt.text.preparing.rules import damage, letters
 from nmt.text.readers import SentencePair
 from nmt.text.readers.tables import first_unrelated
 
-# Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample.
-FIRST_PAIRS, SAMPLE = 400_000, 40_000
 _LEAST_LINES = 100  # with fewer only damage is found
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
 _EXAMPLES = 3  # of a finding, and the most lines of a text of which no property follows
-_LEAST_REMOVED = 0.01  # share of the pairs that a rule removes
 _LEAST_SHARED = 0.05  # share of the validation pairs that are in the test text
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')  # as in CSV, with doubled quotes inside
 _ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]\w+);", re.I)
@@ -47,8 +42,9 @@ class Finding:
     corpus: str
     text: str
     examples: tuple[str, ...] = ()
-    # A note needs nothing to be done.
-    severity: Literal["note", "warning"] = "warning"
+
+    def __str__(self) -> str:
+        return "\n    ".join([f"{self.corpus}: {self.text}", *self.examples])
 
 
 @dataclass(frozen=True)
@@ -59,14 +55,8 @@ class _Property:
     # The share of the lines beyond which it is one of the corpus; 0 for a property that any line gives it.
     least: float
     text: str
-    severity: Literal["note", "warning"] = "warning"
     # Lines of the sample that are judged, evenly spread.
     judged: int = SAMPLE
-
-
-def sample_of(pairs: Iterable[SentencePair]) -> list[SentencePair]:
-    """Return a sample of a corpus, which is all of a small one."""
-    return evenly_spread(islice(pairs, FIRST_PAIRS), SAMPLE)
 
 
 def findings(
@@ -95,7 +85,7 @@ def findings(
                 continue
             if shown:
                 text = f"the {name} ({code}) {one.text.format(share)}"
-                found.append(Finding(corpus, text, tuple(shown[:_EXAMPLES]), one.severity))
+                found.append(Finding(corpus, text, tuple(shown[:_EXAMPLES])))
     return found
 
 
@@ -126,10 +116,7 @@ def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
     if script in _CASED:
         text = "has no capital letters: a model trained on it outputs small letters only"
         yield _Property(lambda line: line == line.lower(), 0.99, text)
-    if script in ("Han", "Japanese"):
-        text = "has spaces between its characters or words in {}: they are removed"
-        yield _Property(lambda line: join_unspaced(normalize(line)) != normalize(line), 0.2, text, "note")
-    else:
+    if script not in ("Han", "Japanese"):  # whose spaces are removed
         advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"
         yield _Property(_TOKENIZED.search, 0.2, f"is tokenized in {{}}: {advice}")
     if script == "Han" and (filters is None or filters.han_variants == "keep"):
@@ -172,12 +159,10 @@ class CorpusAudit:
 
     # The key in the recipe and the file: `data.train.0: train.tsv`.
     name: str
-    # `train` or `valid`.
-    split: str
     # Pairs read.
     read: int = 0
     # Pairs removed, by rule.
-    removed: dict[str, int] = field(default_factory=dict)
+    removed: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[Removed]] = field(default_factory=dict)
 
     @property
@@ -187,7 +172,7 @@ class CorpusAudit:
 
     def add(self, removed: Removed) -> None:
         """Count a removed pair."""
-        self.removed[removed.rule] = self.removed.get(removed.rule, 0) + 1
+        self.removed[removed.rule] += 1
         examples = self.examples.setdefault(removed.rule, [])
         if len(examples) < EXAMPLES:
             file, _, line = removed.place.rpartition(":")
@@ -203,19 +188,9 @@ class Audit:
     # The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not.
     not_applied: dict[str, str]
 
-    def add_rule_findings(self) -> None:
-        """Add a finding for each rule that removes many training pairs of a corpus."""
-        for own in self.corpora:
-            for rule, meaning in RULES.items():
-                share = own.removed.get(rule, 0) / max(1, own.read)
-                if own.split == "train" and share >= _LEAST_REMOVED:
-                    text = f"{share:.1%} of the pairs: {meaning} (rule {rule})"
-                    self.findings.append(Finding(own.name, text, severity="note"))
-
     def write(self, directory: Path) -> None:
         """Write `audit.json`."""
-        text = json.dumps(_AUDIT.dump_python(self, mode="json"), indent=1, ensure_ascii=False)
-        (directory / FILE).write_text(text + "\n", encoding="utf-8")
+        (directory / FILE).write_bytes(_AUDIT.dump_json(self, indent=1) + b"\n")
 
     @classmethod
     def read(cls, directory: Path) -> "Audit":

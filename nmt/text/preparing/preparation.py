@@ -14,7 +14,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from hashlib import blake2b
 from itertools import compress, islice, starmap
@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from nmt.config import CorpusFile, Filters, LanguagePair, MaxLength, Recipe, RuleName
 from nmt.errors import DataError
-from nmt.system.console import Console, counted
+from nmt.system.console import Advance, Console, counted
 from nmt.system.files import digest_of
 from nmt.system.workers import WorkerPool, available_cores, can_fork
-from nmt.text.corpus import pairs_of, parts_of, read_pairs, text_files
+from nmt.text.corpus import pairs_of, parts_of, read_pairs, sample_of, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
 from nmt.text.prepared import PreparedSplit, Sentences, SideWriter, write_valid_texts
-from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, sample_of, shared_pairs
+from nmt.text.preparing.audit import Audit, CorpusAudit, Removed, corpus_name, findings, shared_pairs
 from nmt.text.preparing.rules import RULES, Rules
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
@@ -63,14 +63,9 @@ class Preparation(NamedTuple):
     recipe: Recipe
     work: Path
     console: Console
-    mapped: Mapped | None = None  # by default in processes on this machine
-    rejected: BinaryIO | None = None  # for the pairs that rules remove
+    mapped: Mapped
+    rejected: BinaryIO | None = None  # for the training pairs that rules remove
     judge: Judge | None = None  # of `data.filters.scored_by`
-
-    @property
-    def shared(self) -> Mapped:
-        """How the work is shared."""
-        return self.mapped or in_processes(self.recipe)
 
 
 def cells_of(line: bytes) -> list[str]:
@@ -129,63 +124,59 @@ def encode_block(tokenizers: Tokenizers, most: int, block: bytes) -> tuple[list[
 class Text:
     """The training or the validation text on its way into the prepared corpus."""
 
-    def __init__(
-        self, name: str, corpora: dict[str, CorpusFile], recipe: Recipe, work: Path, rejected: BinaryIO | None
-    ) -> None:
-        self.name, self.file, self._filters, self._rejected = name, work / f"{name}.tsv", recipe.data.filters, rejected
-        self._corpora = [(corpus, recipe.languages_of(corpus)) for corpus in corpora.values()]
+    def __init__(self, name: str, corpora: dict[str, CorpusFile], job: Preparation) -> None:
+        self.name, self.file, self._job = name, job.work / f"{name}.tsv", job
+        self._corpora = [(corpus, job.recipe.languages_of(corpus)) for corpus in corpora.values()]
         self._places = [parts_of(*corpus)[0] for corpus in self._corpora]
-        self.audits = [CorpusAudit(corpus_name(key, corpus), name) for key, corpus in corpora.items()]
-        self._first = b""  # 1 or 0 for each: which lines of the file are no duplicate
+        self.audits = [CorpusAudit(corpus_name(key, corpus)) for key, corpus in corpora.items()]
+        self._kept = bytearray()  # 1 or 0 for each: which lines of the file no later rule removed
 
-    def filter(self, rules: Sequence[Rules], mapped: Mapped, console: Console) -> None:
+    def filter(self, rules: dict[LanguagePair, Rules], keep_duplicates: bool) -> None:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
         texts = enumerate(starmap(read_pairs, self._corpora))
         blocks = ((corpus, block) for corpus, pairs in texts for block in batched(map(tuple, pairs)))
-        function = partial(filter_block, rules, [languages.target for _, languages in self._corpora])
+        languages = [languages for _, languages in self._corpora]
+        function = partial(filter_block, [rules[pair] for pair in languages], [pair.target for pair in languages])
         digests = bytearray()
-        with self.file.open("wb") as file, console.progress(f"filtering {self.name}", None, "pairs") as advance:
-            for corpus, kept, own, removed in mapped(function, blocks):
+        with self.file.open("wb") as file, self._progress("filtering", None) as advance:
+            for corpus, kept, own, removed in self._job.mapped(function, blocks):
                 file.write(kept)
                 digests += own
                 self.audits[corpus].read += (read := len(own) // 8 + len(removed))
                 for removal in removed:
                     self._remove(*removal)
                 advance(read)
-        first = first_of_each(np.frombuffer(digests, dtype=np.uint64))
-        if self.name != "train" or "duplicate" in self._filters.keep:
-            first[:] = True
-        self._first = first.tobytes()
+        first = first_of_each(np.frombuffer(digests, dtype=np.uint64)) | keep_duplicates
+        self._kept = bytearray(first.tobytes())
         for line in self._read((~first).tobytes()):
             self._remove("duplicate", "", line)
         self._check_any_kept()
 
-    def judge(self, judge: Judge, console: Console) -> None:
+    def judge(self, judge: Judge) -> None:
         """Remove the pairs that a model finds improbable. Raises DataError if nothing is left."""
-        kept, first = sum(self._first), bytearray(self._first)
-        sample = [(source, target) for _, _, source, target in self.sample(min(1.0, _JUDGED_SAMPLE / max(1, kept)))]
+        share = min(1.0, _JUDGED_SAMPLE / max(1, sum(self._kept)))
+        sample = [(source, target) for _, _, source, target in self.sample(share)]
         verdicts = judge(sample, ((source, target) for _, _, source, target in self.sample(1.0)))
-        places = compress(range(len(first)), self._first)
-        with console.progress(f"scoring {self.name}", kept, "pairs") as advance:
-            for place, line, found in zip(places, self._read(self._first), verdicts, strict=True):
+        lines, places = self._read(bytes(self._kept)), compress(range(len(self._kept)), bytes(self._kept))
+        with self._progress("scoring", sum(self._kept)) as advance:
+            for place, line, found in zip(places, lines, verdicts, strict=True):
                 if found is not None:
-                    first[place] = 0
+                    self._kept[place] = 0
                     self._remove("improbable", found, line)
                 advance(1)
-        self._first = bytes(first)
         self._check_any_kept()
 
     def sample(self, share: float) -> Iterator[list[str]]:
         """Return the cells of the lines of an evenly spread sample without duplicates."""
-        return map(cells_of, self._read(first and i * share % 1 < share for i, first in enumerate(self._first)))
+        return map(cells_of, self._read(kept and i * share % 1 < share for i, kept in enumerate(self._kept)))
 
-    def encode(self, tokenizers: Tokenizers, directory: Path, mapped: Mapped, console: Console) -> SplitCounts:
+    def encode(self, tokenizers: Tokenizers, directory: Path) -> SplitCounts:
         """Write the token ids of the pairs that are not too long. Raises DataError if nothing is left."""
         directory.mkdir()
         writers = [SideWriter(directory, side, getattr(tokenizers, side)) for side in ("source", "target")]
-        function = partial(encode_block, tokenizers, self._filters.max_tokens)
-        with console.progress(f"encoding {self.name}", sum(self._first), "pairs") as advance:
-            for sides, too_long in mapped(function, map(b"".join, batched(self._read(self._first)))):
+        function = partial(encode_block, tokenizers, self._job.recipe.data.filters.max_tokens)
+        with self._progress("encoding", sum(self._kept)) as advance:
+            for sides, too_long in self._job.mapped(function, map(b"".join, batched(self._read(self._kept)))):
                 for writer, side in zip(writers, sides, strict=True):
                     writer.append(*side)
                 for line in too_long:
@@ -195,6 +186,9 @@ class Text:
         read, kept = sum(own.read for own in self.audits), tuple(own.kept for own in self.audits)
         return SplitCounts(read, sum(kept), kept, writers[0].counts, writers[1].counts)
 
+    def _progress(self, verb: str, total: int | None) -> AbstractContextManager[Advance]:
+        return self._job.console.progress(f"{verb} {self.name}", total, "pairs")
+
     def _read(self, chosen: Iterable[object]) -> Iterator[bytes]:
         with self.file.open("rb") as file:
             yield from compress(file, chosen)
@@ -203,8 +197,9 @@ class Text:
         corpus, number, source, target = cells_of(line)
         place = f"{self._places[int(corpus)]}:{number}"
         self.audits[int(corpus)].add(Removed(rule, place, found, source, target))
-        if self._rejected is not None:
-            self._rejected.write(("\t".join((rule, place, found, source, target)) + "\n").encode(errors="replace"))
+        if self._job.rejected is not None:
+            row = "\t".join((rule, place, found, source, target))
+            self._job.rejected.write(f"{row}\n".encode(errors="replace"))
 
     def _check_any_kept(self) -> None:
         """Raise DataError if no pair is kept."""
@@ -212,7 +207,7 @@ class Text:
             return
         names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus, _ in self._corpora)
         read = sum(corpus.read for corpus in self.audits)
-        removed = sum((Counter(corpus.removed) for corpus in self.audits), Counter[str]())
+        removed = sum((corpus.removed for corpus in self.audits), Counter[str]())
         if read == 0:
             raise DataError(f"{names}: no sentence pairs in it; expected one pair per line")
         advice = "see data.filters of the recipe"
@@ -234,16 +229,14 @@ def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
 
     It is `map` for a small text, and where this process cannot be forked.
     """
+
+    def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        processes = count or recipe.runtime.threads or available_cores()
+        with closing(WorkerPool(function, processes, "set runtime.threads to a smaller number")) as pool:
+            yield from pool.map(operator.call, items)
+
     files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
-    if sum(path.stat().st_size for path in files) < _SHARED_BYTES or not can_fork():
-        return map
-    return partial(_mapped, count or recipe.runtime.threads or available_cores())
-
-
-def _mapped(processes: int, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    advice = "set runtime.threads to a smaller number"
-    with closing(WorkerPool(function, processes, advice)) as pool:
-        yield from pool.map(operator.call, items)
+    return mapped if can_fork() and sum(path.stat().st_size for path in files) >= _SHARED_BYTES else map
 
 
 def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
@@ -251,14 +244,14 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
 
     Raises DataError with file and line for text that cannot be read.
     """
-    recipe, work, console, mapped = job.recipe, job.work, job.console, job.shared
-    data, audit, samples = recipe.data, Audit([], [], {}), dict[LanguagePair, list[SentencePair]]()
+    recipe, data, console = job.recipe, job.recipe.data, job.console
+    audit, samples = Audit([], [], {}), dict[LanguagePair, list[SentencePair]]()
     train = {key: corpus for key, corpus in data.prepared_texts.items() if key.startswith("data.train")}
     valid = {key: corpus for key, corpus in data.prepared_texts.items() if key not in train}
     with console.status("reading samples of the texts"):
         for key, corpus in {**data.prepared_texts, **data.test_texts}.items():
             languages = recipe.languages_of(corpus)
-            sample = sample_of(read_pairs(corpus, languages))
+            sample = sample_of(corpus, languages)
             if key in train:
                 samples.setdefault(languages, []).extend(sample)
             filters = data.filters if key in train else None
@@ -268,15 +261,16 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
         rules = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in samples.items()}
     if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
-    texts = [Text("train", train, recipe, work, job.rejected)]
-    texts[0].filter([rules[recipe.languages_of(corpus)] for corpus in train.values()], mapped, console)
+    texts = [Text("train", train, job)]
+    texts[0].filter(rules, "duplicate" in data.filters.keep)
     if job.judge is not None:
-        texts[0].judge(job.judge, console)
+        texts[0].judge(job.judge)
     if valid:
         # it must be like what users send: only pairs without a loss are left out
-        texts.append(Text("valid", valid, recipe, work, None))
+        texts.append(Text("valid", valid, job._replace(mapped=map, rejected=None)))
         none = Filters(keep=get_args(RuleName))
-        texts[1].filter([Rules.learn(none, recipe.languages_of(corpus)) for corpus in data.valid], map, console)
+        rules = {pair: Rules.learn(none, pair) for pair in map(recipe.languages_of, data.valid)}
+        texts[1].filter(rules, keep_duplicates=True)
     audit.corpora += [own for text in texts for own in text.audits]
     return texts, audit
 
@@ -288,7 +282,6 @@ def audit_text(job: Preparation) -> Audit:
     """
     _, audit = filtered_texts(job)
     audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
-    audit.add_rule_findings()
     return audit
 
 
@@ -297,25 +290,24 @@ def write_corpus(job: Preparation, directory: Path) -> Manifest:
 
     Raises DataError with file and line for text that cannot be read, ConfigError for a tokenizer that cannot be made.
     """
-    recipe, console, mapped = job.recipe, job.console, job.shared
+    recipe = job.recipe
     inputs = stamps(input_files(recipe))
     texts, audit = filtered_texts(job)
     if recipe.train.init_from is not None:
         initial_tokenizers(recipe, recipe.train.init_from).save(directory)
     else:
-        with console.status("training the tokenizer"):  # in a process that gives its RAM back, and that Ctrl-C ends
+        with job.console.status("training the tokenizer"):  # in a process that gives its RAM back, and that Ctrl-C ends
             training = partial(train_tokenizers, recipe, texts[0].file.stat().st_size, texts[0].sample)
             list(in_processes(recipe, 1)(training, [directory]))
     tokenizers = Tokenizers.load(directory)
-    counts = [text.encode(tokenizers, directory / text.name, mapped, console) for text in texts]
+    counts = [text.encode(tokenizers, directory / text.name) for text in texts]
     if recipe.data.valid:
         write_valid_texts(directory, [pairs_of(recipe, [corpus]) for corpus in recipe.data.valid])
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     digests = {path.relative_to(directory).as_posix(): digest_of(path) for path in files}
-    audit.add_rule_findings()
     audit.write(directory)
     sizes = len(tokenizers.source), len(tokenizers.target)
-    split = PreparedSplit.open(directory / "train", counts[0].corpora, sizes)
+    split = PreparedSplit.open(directory / "train", counts[0].corpora)
     stride = -(-counts[0].kept // _SAMPLED_PAIRS)
     lengths = [own[1::stride] - own[:-1:stride] for own in (split.source.offsets, split.target.offsets)]
     limit, longest = length_limit(lengths[0], lengths[1]), longest_source(lengths[0], counts[0].kept)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
-from nmt.text.corpus import first_records, named_languages, read_pairs
+from nmt.text.corpus import first_records, named_languages, sample_of
 from nmt.text.languages import found_instead, is_language, is_traditional, language_of, primary_code
-from nmt.text.preparing.audit import sample_of
-from nmt.text.readers import SentencePair
+from nmt.text.readers import named_sides
 
 OPTION = "--languages"
+_FILE_NAME = "the name of the file"  # whose languages may be in any order, as in ita-eng.zip
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
 _EXAMPLES, _SHOWN = 3, 100  # lines, and characters of a line
@@ -24,10 +24,9 @@ _ID = re.compile(r"\S*(\d|://)\S*")
 
 
 class Direction(NamedTuple):
-    """The languages, and where they come from: `--languages`, `the file`, `the file names` or `the text`."""
+    """The languages, and where they come from."""
 
-    source: str
-    target: str
+    languages: LanguagePair
     origin: str
 
 
@@ -40,11 +39,11 @@ def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
         match = re.fullmatch(f"({_CODE})-({_CODE})", option)
         if match is None:
             raise ConfigError(f"{OPTION}: found {option!r}, expected two language codes such as en-it or en-zh_Hant")
-        return Direction(match[1], match[2], OPTION)
+        return Direction(LanguagePair(match[1], match[2]), OPTION)
     files, codes = list(corpus.files.values()), named_languages(corpus)
     if len(codes) > 2:
         raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: {OPTION} en-it")
-    return Direction(_short(codes[0]), _short(codes[1]), "the file") if codes[1:] else named_direction(files)
+    return Direction(LanguagePair(*map(_short, codes)), "the file") if codes[1:] else named_direction(files)
 
 
 def named_direction(files: Sequence[Path]) -> Direction | None:
@@ -58,9 +57,9 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
     else:
         names = [[part for part in file.name.split(".") if part not in _EXTENSIONS] for file in files]
         found = [parts for parts in zip(*map(reversed, names), strict=False) if parts[0] != parts[1]]
-    for source, target in found:
-        if all(re.fullmatch(_CODE, code) and is_language(code) for code in (source, target)):
-            return Direction(_short(source), _short(target), "the file names")
+    for codes in found:
+        if all(re.fullmatch(_CODE, code) and is_language(code) for code in codes):
+            return Direction(LanguagePair(*map(_short, codes)), "the file names" if files[1:] else _FILE_NAME)
     return None
 
 
@@ -69,22 +68,45 @@ def _short(code: str) -> str:
     return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)
 
 
+def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> Direction:
+    """Return the known languages, in the order that the text shows if the name of one file has them; else its own.
+
+    Raises ConfigError if the text does not show its languages.
+    """
+    if known is not None and known.origin != _FILE_NAME:
+        return known
+    languages = None if known is None else known.languages
+    pairs = [pair for corpus in corpora for pair in sample_of(corpus, languages)]
+    source, target = map(language_of, ([pair.source for pair in pairs], [pair.target for pair in pairs]))
+    if known is not None:
+        first, second = known.languages.source, known.languages.target
+        is_other = (source, target) == (primary_code(second), primary_code(first))
+        return Direction(LanguagePair(second, first), "the text") if is_other else known
+    if source is None or target is None or source == target:
+        name, advice = next(iter(corpora[0].files.values())), f"state them: {OPTION} en-it"
+        raise ConfigError(f"{name}: neither the names of the files nor the text show the languages; {advice}")
+    return Direction(LanguagePair(source, target), "the text")
+
+
 class WrongSides(NamedTuple):
     """What shows that a text is not in its languages."""
 
     # A line for each wrong side, each followed by lines of the text.
     evidence: str
-    # The languages or scripts of the sides as they are.
-    found: tuple[str, str]
     # Whether each side is in the language of the other.
     swapped: bool
 
 
-def wrong_sides(pairs: Sequence[SentencePair], direction: Direction, files: Sequence[Path]) -> WrongSides | None:
-    """Return what shows that a text, given by a sample, is certainly not in its languages; None if nothing does."""
-    codes, found, evidence = (direction.source, direction.target), list[str](), list[str]()
+def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
+    """Return what shows that a text is certainly not in its languages; None if nothing does.
+
+    Texts of fewer than 100 lines, and languages that cannot be told apart, are not judged.
+    """
+    sample = sample_of(corpus, direction.languages)
+    codes, files = (direction.languages.source, direction.languages.target), list(corpus.files.values())
+    found, evidence = list[str](), list[str]()
     for side, code in enumerate(codes):
-        lines = [((pair.source, pair.target)[side], pair.line) for pair in pairs]
+        lines = [((pair.source, pair.target)[side], pair.line) for pair in sample]
         found.append(found_instead([line for line, _ in lines], code) or code)
         if found[-1] != code:
             name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
@@ -92,62 +114,45 @@ def wrong_sides(pairs: Sequence[SentencePair], direction: Direction, files: Sequ
             readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
             evidence += islice(readable, _EXAMPLES)
     swapped = list(map(primary_code, found)) == list(map(primary_code, reversed(codes)))
-    return WrongSides("\n".join(evidence), (found[0], found[1]), swapped) if evidence else None
+    return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped) if evidence else None
 
 
-def checked_direction(
-    known: Direction | None, files: Sequence[Path], pairs: Sequence[SentencePair]
-) -> tuple[Direction, str | None]:
-    """Return the languages of a text, the known ones or else those that it shows, and a warning if it is in others.
+def checked(corpus: CorpusFile, direction: Direction, warnings: list[str]) -> CorpusFile:
+    """Return a text that is in the languages; if these are stated and it is in others, add a warning.
 
-    Raises ConfigError, with lines of the text, if it is not in the known languages, unless these are stated with
-    `--languages`, and without lines if the text does not show its languages.
+    Only languages that are stated with `--languages` exchange the sides of a text, and never sides that a file names.
+    Raises ConfigError, with lines of the text, if it is certainly not in its languages and these are not stated.
     """
-    if known is None:
-        source, target = language_of([pair.source for pair in pairs]), language_of([pair.target for pair in pairs])
-        if source is None or target is None or source == target:
-            advice = f"state them: {OPTION} en-it"
-            raise ConfigError(f"{files[0]}: neither the names of the files nor the text show the languages; {advice}")
-        return Direction(source, target, "the text"), None
-    wrong = wrong_sides(pairs, known, files)
+    wrong = wrong_sides(corpus, direction)
     if wrong is None:
-        return known, None
-    if wrong.swapped and len(files) == 1 and known.origin == "the file names":  # ita-eng.zip may begin with English
-        return Direction(known.target, known.source, "the text"), None
-    stated = f"{known.source}-{known.target}"
-    advice = f"Give the right files, or state the languages, which are then used: {OPTION} {stated}"
-    if wrong.swapped:
-        order = f"{files[1]} {files[0]}" if len(files) == 2 else "a file with the sides in the other order"
-        advice = (
-            f"The sides are swapped. For {known.source} to {known.target}, give {order} {OPTION} {stated}; for "
-            f"{known.target} to {known.source}, give the same files and {OPTION} {'-'.join(wrong.found)}"
-        )
-    explained = f"the text is not in its languages:\n{wrong.evidence}\n{advice}"
-    if known.origin == OPTION:
-        return known, f"{explained}. The languages are taken as stated"
-    raise ConfigError(explained)
+        return corpus
+    if direction.origin != OPTION:
+        codes = f"{direction.languages.source}-{direction.languages.target}"
+        effect = "swapped sides are then exchanged" if wrong.swapped else "they are then used"
+        advice = f"Give other files, or state the languages of the translation: {OPTION} {codes}"
+        raise ConfigError(f"{wrong.evidence}\n{advice}; {effect}")
+    if wrong.swapped and corpus.file is None:
+        return corpus.model_copy(update={"source": corpus.target, "target": corpus.source})
+    records = first_records(corpus, direction.languages)
+    if wrong.swapped and records and not _are_named(records):
+        return corpus.model_copy(update={"columns": corpus.columns[::-1]})
+    warnings.append(f"{wrong.evidence}\nThe languages are taken as stated")
+    return corpus
 
 
 def check_languages(recipe: Recipe) -> None:
-    """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe.
-
-    Texts of fewer than 100 lines, and languages that cannot be told apart, are not checked.
-    """
+    """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe."""
     if "language" in recipe.data.filters.keep:
         return
     for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
-        languages = recipe.languages_of(corpus)
-        direction = Direction(languages.source, languages.target, "`languages`")
-        wrong = wrong_sides(sample_of(read_pairs(corpus, languages)), direction, list(corpus.files.values()))
-        if wrong is not None:
+        direction = Direction(recipe.languages_of(corpus), "`languages`")
+        if (wrong := wrong_sides(corpus, direction)) is not None:
             advice = "Name other files, set the `columns` of a table, or change `languages`"
             if wrong.swapped:
                 sides = "`source` and `target`" if corpus.source is not None else "the two `columns`"
                 advice = f"The sides are swapped: exchange {sides} of this text, or source and target of `languages`"
-            raise DataError(
-                f"{key}: the text is not in its languages:\n{wrong.evidence}\n{advice}; or, if the text is right, set "
-                "data.filters.keep: [language]"
-            )
+            keep = "or, if the text is right, set data.filters.keep: [language]"
+            raise DataError(f"{key}: {wrong.evidence}\n{advice}; {keep}")
 
 
 def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> CorpusFile:
@@ -167,26 +172,7 @@ def _are_named(records: Sequence[Sequence[str]]) -> bool:
     """Whether the first of some records names the columns."""
     names = [cell.strip() for cell in records[0]]
     codes = {*filter(is_language, names)}  # those that the last line has too are no names
-    return {"source", "target"} <= {*map(str.casefold, names)} or (len(codes) > 1 and not codes <= {*records[-1]})
-
-
-def in_direction(corpus: CorpusFile, known: Direction | None) -> CorpusFile:
-    """Return a corpus with its sides exchanged if its text shows that they are those of the other direction.
-
-    Only languages that are stated with `--languages` exchange them, and never sides that a file names.
-    """
-    if known is None or known.origin != OPTION:
-        return corpus
-    languages = LanguagePair(known.source, known.target)
-    wrong = wrong_sides(sample_of(read_pairs(corpus, languages)), known, list(corpus.files.values()))
-    if wrong is None or not wrong.swapped:
-        return corpus
-    if corpus.file is None:
-        return corpus.model_copy(update={"source": corpus.target, "target": corpus.source})
-    records = first_records(corpus, languages)
-    if not records or _are_named(records):
-        return corpus
-    return corpus.model_copy(update={"columns": corpus.columns[::-1]})
+    return named_sides(names, None) is not None or (len(codes) > 1 and not codes <= {*records[-1]})
 
 
 def _is_text(cell: str) -> bool:

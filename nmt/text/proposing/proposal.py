@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from nmt.config import ModelSettings, TokenizerSettings
@@ -51,29 +50,16 @@ class Setting(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """The settings that depend on the text and the device."""
 
-    vocabulary: int
-    # Of one pass over the source and the target side.
-    tokens: tuple[int, int]
     model: ModelSettings
     batch_tokens: int
     steps: int
+    # Floating-point operations of the whole training.
+    operations: float
     # By the key in the recipe, such as `train.schedule`.
     settings: dict[str, Setting]
-
-    @property
-    def trained_tokens(self) -> tuple[float, float]:
-        """Source and target tokens of the whole training, without padding."""
-        target = self.steps * self.batch_tokens * _FULL
-        return target * self.tokens[0] / self.tokens[1], target
-
-    @property
-    def operations(self) -> float:
-        """The floating-point operations of the whole training."""
-        return operations(self.model, self.vocabulary, *self.trained_tokens)
 
 
 def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
@@ -110,20 +96,24 @@ def _proposal(
     target = tokens[1]
     layers, dim, feed_forward, heads, why = _MODELS[name]
     dropout, reason_of_dropout = _dropout(name, target)
-    model = ModelSettings(
-        encoder_layers=layers, decoder_layers=layers, dim=dim, feed_forward=feed_forward, heads=heads, dropout=dropout,
-        positions="rotary",
-    )  # fmt: skip
+    shape: dict[str, object] = {
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "dim": dim,
+        "feed_forward": feed_forward,
+    }
+    shape |= {"heads": heads, "positions": "rotary", "dropout": dropout}
+    model = ModelSettings.model_validate(shape)
     batch, reason_of_batch = _batch_tokens(name, target, device)
-    most = _round(max(100, _passes(target, device) * target / (batch * _FULL)))
+    most_passes = _PASSES * (_PASSES_TOKENS / target) ** _PASSES_POWER * (_GPU_PASSES if device == "cuda" else 1)
+    most = _round(max(100, min(max(most_passes, _FEWEST_PASSES), _MOST_PASSES) * target / (batch * _FULL)))
     minutes, steps = limit or (_VALIDATIONS, most)
     warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _RATE_OF_DIM_256 * math.sqrt(256 / dim)
     every = max(10, _round(steps / min(_VALIDATIONS, max(_FEWEST_VALIDATIONS, minutes))))
     passes = steps * batch * _FULL / target
     settings = {
         "model": Setting(
-            f"{{encoder_layers: {layers}, decoder_layers: {layers}, dim: {dim}, feed_forward: {feed_forward}, "
-            f"heads: {heads}, positions: rotary, dropout: {dropout}}}",
+            f"{{{', '.join(f'{key}: {value}' for key, value in shape.items())}}}",
             f"{model.weight_count(vocabulary, vocabulary) / 1e6:.1f} million weights for {target:,} target "
             f"tokens; {why}. {reason_of_dropout}\n{_REASON_OF_POSITIONS}",
         ),
@@ -142,7 +132,8 @@ def _proposal(
         ),
         "train.validate_every": Setting(str(every), f"about {steps // every} validations; the best checkpoint is kept"),
     }
-    return Proposal(vocabulary, tokens, model, batch, steps, settings)
+    trained = passes * tokens[0], passes * target
+    return Proposal(model, batch, steps, operations(model, vocabulary, *trained), settings)
 
 
 def _dropout(name: str, tokens: int) -> tuple[float, str]:
@@ -159,17 +150,10 @@ def _dropout(name: str, tokens: int) -> tuple[float, str]:
 
 def _batch_tokens(name: str, tokens: int, device: str) -> tuple[int, str]:
     """Return the size of a batch, and the reason."""
-    if name == BASE:
-        return 16_384 if tokens >= 20_000_000 else 8192, "large batches keep the GPU busy"
-    if tokens >= 1_000_000 and device == "cuda":
-        return 8192, "large batches keep the GPU busy"
+    if name == BASE or (tokens >= _BASE_TOKENS and device == "cuda"):
+        return 16_384 if name == BASE and tokens >= 20_000_000 else 8192, "large batches keep the GPU busy"
     reason = "small batches give more updates in each pass over the text (Sennrich & Zhang 2019, and measured)"
     return 1024 if tokens < 100_000 else 2048, reason
-
-
-def _passes(tokens: int, device: str) -> float:
-    passes = _PASSES * (_PASSES_TOKENS / tokens) ** _PASSES_POWER * (_GPU_PASSES if device == "cuda" else 1)
-    return float(min(max(passes, _FEWEST_PASSES), _MOST_PASSES))
 
 
 def _round(number: float) -> int:

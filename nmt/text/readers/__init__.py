@@ -1,6 +1,10 @@
 """Readers of parallel text: one module for each family of formats. `nmt.text.corpus` chooses among them."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from nmt.config import LanguagePair
+from nmt.text.languages import nearest_codes
 
 # Positions of source and target, from 1, or their names.
 Columns = tuple[int | str, int | str]
@@ -22,3 +26,16 @@ def one_line(text: str) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """Return the start of a text, at most so many characters, for a message."""
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def named_sides(names: Iterable[str], languages: LanguagePair | None) -> tuple[str, str] | None:
+    """Return which of the names of columns or keys are those of the source and the target; None if there are none.
+
+    They are `source` and `target`, or codes or English names of the languages, in any capitalization, also below
+    others, as `translation.en`. Of equal ones it is the first.
+    """
+    by_name = {name.rpartition(".")[2].strip().casefold(): name for name in reversed([*names])}
+    for sides in (("source", "target"), None if languages is None else nearest_codes(languages, by_name)):
+        if sides is not None and by_name.keys() >= {*sides}:
+            return by_name[sides[0]], by_name[sides[1]]
+    return None

@@ -54,11 +54,13 @@ def input_name(path: Path) -> str:
 
 
 def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
-    """Yield the lines of a text without their `\\n` or `\\r\\n`; it is opened as by `open_text`.
+    """Yield the lines of a text without their `\\n` or `\\r\\n`; it is opened as by `open_content`.
 
-    Raises DataError as that does, with file and line for a byte that is not UTF-8, and if most lines end at `\\r` only.
+    Raises DataError as that does, and for another encoding, with file and line for a single byte that is not UTF-8, and
+    if most lines end at `\\r` only.
     """
-    with open_text(path, read_once) as stream:
+    with open_content(path, read_once) as stream:
+        begin_text(stream, path)
         number = 1
         while block := b"".join(stream.readlines(_BLOCK_BYTES)):  # decoded at once, in half the time
             try:
@@ -75,17 +77,6 @@ def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
             lines = text.removesuffix("\n").split("\n")
             number += len(lines)
             yield from lines if "\r" not in text else (line.removesuffix("\r") for line in lines)
-
-
-@contextmanager
-def open_text(path: Path, read_once: bool = False) -> Iterator[io.BufferedReader]:
-    """Open text as `open_content` does, behind a byte order mark; single bytes that are not UTF-8 are passed on.
-
-    Raises DataError if many of the first bytes are not UTF-8, or NUL: for UTF-16, GB 18030, binary data.
-    """
-    with open_content(path, read_once) as stream:
-        begin_text(stream, path)
-        yield stream
 
 
 def begin_text(stream: BinaryIO, path: Path) -> None:

@@ -14,8 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.system.console import counted
-from nmt.text.languages import nearest_codes
-from nmt.text.readers import Columns, SentencePair, one_line, shortened
+from nmt.text.readers import Columns, SentencePair, named_sides, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
 _SAMPLE, _DELIMITERS = 100, ",;\t|"  # lines that show the delimiter of a CSV file
@@ -31,18 +30,18 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
     line, first = next(records, (0, []))
     positions = _named(f"{path}:{line}", first, columns, languages)
     source, target = positions or (int(columns[0]) - 1, int(columns[1]) - 1)
-    last = max(source, target)
+    most = max(source, target) + 1
     for number, cells in records if positions or not line else chain([(line, first)], records):
-        if len(cells) > last:
+        if len(cells) >= most:
             texts = cells[source], cells[target]
             yield SentencePair(*(texts if not is_csv else (one_line(texts[0]), one_line(texts[1]))), number)
         elif any(map(str.strip, cells)):
             found = "1 column (no tab)" if len(cells) == 1 and not is_csv else f"{len(cells)} columns"
-            expected = f"{last + 1}, since source and target are the columns {source + 1}, {target + 1}"
+            expected = f"{most}, since source and target are the columns {source + 1}, {target + 1}"
             raise DataError(
                 f"{path}:{number}: found {found}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
                 "Separate the columns with one tab, or set `columns` of this corpus in the recipe; other formats are "
-                "known by the ending of the name (.csv, .jsonl, .tmx)"
+                "known by the ending of the name (.csv, .jsonl, .tmx, .xlf, .po)"
             )
         else:
             yield SentencePair("", "", number)
@@ -87,27 +86,21 @@ def delimiter_of(lines: Sequence[str]) -> str:
 def _named(
     place: str, cells: Sequence[str], columns: Columns, languages: LanguagePair | None
 ) -> tuple[int, int] | None:
-    """Return the positions of the columns if the first line names them; None if it is a pair.
-
-    Without `columns`, or if these are its positions, it names them with the codes or English names of the languages or
-    with `source` and `target`, in any capitalization.
-    """
+    """Return the positions of the columns if the first line names them; None if it is a pair."""
     names = [cell.strip() for cell in cells]
     if isinstance(columns[0], str):
-        for name in map(str, columns):
+        sides = columns[0], str(columns[1])
+        for name in sides:
             if names.count(name) != 1:
                 raise DataError(
                     f"{place}: {'several columns' if name in names else 'no column'} with the name {name!r} of "
                     f"`columns`; the first line has {', '.join(map(repr, map(shortened, names[:20])))}"
                 )
-        return names.index(columns[0]), names.index(str(columns[1]))
-    names = [name.casefold() for name in names]
-    for sides in (("source", "target"), nearest_codes(languages, names) if languages is not None else None):
-        if sides is not None and names.count(sides[0]) == names.count(sides[1]) == 1:
-            found = names.index(sides[0]), names.index(sides[1])
-            if columns in ((1, 2), (found[0] + 1, found[1] + 1)):
-                return found
-    return None
+        return names.index(sides[0]), names.index(sides[1])
+    if (found := named_sides(names, languages)) is None:
+        return None
+    positions = names.index(found[0]), names.index(found[1])
+    return positions if columns in ((1, 2), (positions[0] + 1, positions[1] + 1)) else None
 
 
 # Pairs of a block, and blocks from which the usual correlation is known.

@@ -4,26 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import CorpusFile
+from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.text.proposing.direction import (
     Direction,
     check_languages,
-    checked_direction,
+    checked,
     known_direction,
     named_direction,
+    shown_direction,
     with_text_columns,
 )
-from nmt.text.readers import SentencePair
 from tests.builders import recipe_in, write_lines, write_recipe, write_tsv
 
 ENGLISH = "It is not the first time that they have seen him in this house."
 ITALIAN = "Non è la prima volta che lo hanno visto in questa casa."
-STATED = Direction("en", "it", "--languages")
+STATED = Direction(LanguagePair("en", "it"), "--languages")
+NAMED = Direction(LanguagePair("en", "it"), "the file names")
 
 
-def text(source: str, target: str) -> list[SentencePair]:
-    return [SentencePair(source, target, number) for number in range(1, 101)]
+def two_files(folder: Path, source: str, target: str) -> CorpusFile:
+    names = write_lines(folder / "t.en", *[source] * 100), write_lines(folder / "t.it", *[target] * 100)
+    return CorpusFile(source=names[0], target=names[1])
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def text(source: str, target: str) -> list[SentencePair]:
 )
 def test_languages_are_in_the_names_of_files(names: list[str], expected: tuple[str, str] | None) -> None:
     direction = named_direction(list(map(Path, names)))
-    assert (direction and direction[:2]) == expected
+    assert (direction and (direction.languages.source, direction.languages.target)) == expected
 
 
 @pytest.mark.parametrize("option", ["en", "english-italian", "en-it-fr", "-", "", "en it", "e-i"])
@@ -52,36 +54,45 @@ def test_wrong_forms_of_languages_are_refused(option: str) -> None:
         known_direction(option, CorpusFile(file=Path("a.tsv")))
 
 
-def test_swapped_sides_are_an_error_with_lines_and_advice_that_works() -> None:
-    files = [Path("t.en"), Path("t.it")]
+def test_swapped_sides_are_an_error_with_lines_unless_stated_languages_exchange_them(tmp_path: Path) -> None:
+    corpus = two_files(tmp_path, ITALIAN, ENGLISH)
     with pytest.raises(ConfigError) as caught:
-        checked_direction(named_direction(files), files, text(ITALIAN, ENGLISH))
+        checked(corpus, NAMED, [])
     message = str(caught.value)
-    assert f"  t.en: expected en (the file names), found it:\n    line 1: {ITALIAN}\n    line 2: " in message
-    assert f"  t.it: expected it (the file names), found en:\n    line 1: {ENGLISH}\n" in message
+    assert f"/t.en: expected en (the file names), found it:\n    line 1: {ITALIAN}\n    line 2: " in message
+    assert f"/t.it: expected it (the file names), found en:\n    line 1: {ENGLISH}\n" in message
     assert message.count("    line ") == 6
-    assert "give t.it t.en --languages en-it; for it to en, give the same files and --languages it-en" in message
-    for direction, pairs in ((STATED, text(ENGLISH, ITALIAN)), (Direction("it", "en", ""), text(ITALIAN, ENGLISH))):
-        assert checked_direction(direction, files, pairs) == (direction, None)
+    assert message.endswith("the translation: --languages en-it; swapped sides are then exchanged")
+    warnings = list[str]()
+    assert checked(corpus, STATED, warnings) == CorpusFile(source=corpus.target, target=corpus.source)
+    for direction in (Direction(LanguagePair("it", "en"), "the file names"), Direction(LanguagePair("it", "en"), "")):
+        assert checked(corpus, direction, warnings) == corpus
+    assert warnings == []
 
 
-def test_one_wrong_side_is_an_error_unless_the_languages_are_stated() -> None:
+def test_one_wrong_side_is_an_error_unless_the_languages_are_stated(tmp_path: Path) -> None:
+    corpus, warnings = CorpusFile(file=write_tsv(tmp_path / "en-zh.tsv", [(ENGLISH, ITALIAN)] * 100)), list[str]()
     with pytest.raises(ConfigError) as caught:
-        checked_direction(Direction("en", "zh", "the file names"), [Path("en-zh.tsv")], text(ENGLISH, ITALIAN))
-    assert "en-zh.tsv, target: expected zh (the file names), found it:" in str(caught.value)
-    assert "--languages en-zh" in str(caught.value)
+        checked(corpus, Direction(LanguagePair("en", "zh"), "the name of the file"), warnings)
+    assert "en-zh.tsv, target: expected zh (the name of the file), found it:" in str(caught.value)
+    assert "--languages en-zh; they are then used" in str(caught.value)
     assert "en-zh.tsv, source" not in str(caught.value)
-    direction, warning = checked_direction(STATED, [Path("a"), Path("b")], text(ENGLISH, ENGLISH))
-    assert direction == STATED
-    assert "b: expected it (--languages), found en" in str(warning)
-    assert "The languages are taken as stated" in str(warning)
+    assert warnings == []
+    corpus = two_files(tmp_path, ENGLISH, ENGLISH)
+    assert checked(corpus, STATED, warnings) == corpus
+    (warning,) = warnings
+    assert "t.it: expected it (--languages), found en" in warning
+    assert warning.endswith("The languages are taken as stated")
 
 
-def test_languages_are_detected_where_names_have_none() -> None:
-    files = [Path("a"), Path("b")]
-    assert checked_direction(None, files, text(ENGLISH, ITALIAN)) == (Direction("en", "it", "the text"), None)
+def test_languages_are_those_of_the_text_where_names_have_none_or_the_other_order(tmp_path: Path) -> None:
+    corpora = [two_files(tmp_path, ENGLISH, ITALIAN)]
+    assert shown_direction(None, corpora) == Direction(LanguagePair("en", "it"), "the text")
+    assert shown_direction(named_direction([Path("ita-eng.zip")]), corpora) == shown_direction(None, corpora)
+    for known in (NAMED, named_direction([Path("en-it.tsv")]), named_direction([Path("en-fr.tsv")])):
+        assert shown_direction(known, corpora) == known
     with pytest.raises(ConfigError, match="state them: --languages en-it"):
-        checked_direction(None, files, text("1", "2"))
+        shown_direction(None, [two_files(tmp_path, "1", "2")])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.readers.opening import decode_line, open_text, read_lines, split_member, text_members
+from nmt.text.readers.opening import begin_text, decode_line, open_content, read_lines, split_member, text_members
 from tests.builders import write_zip
 
 if sys.version_info >= (3, 14):
@@ -92,8 +92,9 @@ def test_other_encodings_are_refused_with_the_place_and_the_command_that_convert
 
 
 @pytest.mark.parametrize("content", [b"\xff \xfd\n", b"nul\0inside\n", b"\x1b[1mbold\x1b[0m"])
-def test_open_text_keeps_invalid_bytes(tmp_path: Path, content: bytes) -> None:
-    with open_text(write(tmp_path / "a", content)) as stream:
+def test_few_invalid_bytes_are_text(tmp_path: Path, content: bytes) -> None:
+    with open_content(write(tmp_path / "a", b"\xef\xbb\xbf" + content)) as stream:
+        begin_text(stream, tmp_path / "a")
         assert stream.read() == content
 
 
@@ -142,7 +143,7 @@ def test_line_of_a_pipe_is_read_as_soon_as_it_is_written(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     with open(os.open(tmp_path / "pipe", os.O_RDWR), "wb", buffering=0) as writer:
         writer.write(b"one\ntwo")
-        with open_text(tmp_path / "pipe", read_once=True) as stream:
+        with open_content(tmp_path / "pipe", read_once=True) as stream:
             assert stream.read1() == b"one\ntwo"
             writer.write(b"\nthree\n")
             assert stream.read1() == b"\nthree\n"

@@ -1,15 +1,18 @@
-"""TMX: languages, inline tags, encodings and errors."""
+"""TMX, XLIFF and PO: languages, inline tags, states, encodings and errors."""
 
 import tracemalloc
 from pathlib import Path
 
+import polib
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import SentencePair
-from nmt.text.readers import tmx as tmx_module
-from nmt.text.readers.tmx import read_tmx
+from nmt.text.readers import units as units_module
+from nmt.text.readers.units import read_po, read_units
 
 
 def tmx(*units: dict[str, str], head: str = "") -> str:
@@ -23,7 +26,7 @@ def tmx(*units: dict[str, str], head: str = "") -> str:
 def rows(folder: Path, content: str | bytes, source: str = "en", target: str = "it") -> list[SentencePair]:
     path = folder / "a.tmx"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return list(read_tmx(path, LanguagePair(source=source, target=target)))
+    return list(read_units(path, LanguagePair(source=source, target=target)))
 
 
 UNIT = {"en": "one", "it": "uno"}
@@ -31,7 +34,7 @@ UNIT = {"en": "one", "it": "uno"}
 
 def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
     assert rows(tmp_path, tmx(UNIT, UNIT)) == [("one", "uno", 2), ("one", "uno", 4)]
-    assert rows(tmp_path, tmx(*[UNIT] * 40_000))[-1].line in (80_000, 80_001)  # of libxml2 beyond line 65,535
+    assert rows(tmp_path, tmx(*[UNIT] * 33_000))[-1].line in (66_000, 66_001)  # of libxml2 beyond line 65,535
     named = tmx(UNIT).replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ').replace("xml:lang", "lang")
     assert rows(tmp_path, named) == [("one", "uno", 2)]
 
@@ -87,7 +90,7 @@ def test_declaration_that_would_not_be_readable_is_ignored(tmp_path: Path, decla
 def test_faults_are_read_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = tmx({"en": "\u00e9&nbsp;&#xD83D;&#xDE00;<![CDATA[&x;]]>", "it": "x"}, UNIT)
     for size in range(1, 60):
-        monkeypatch.setattr(tmx_module, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(units_module, "_BLOCK_BYTES", size)
         assert rows(tmp_path, content) == [("\u00e9 😀&x;", "x", 2), ("one", "uno", 4)]
 
 
@@ -129,10 +132,106 @@ def test_invalid_xml_is_refused_with_its_line(tmp_path: Path, content: str | byt
 def test_ram_does_not_grow_with_the_file(tmp_path: Path) -> None:
     unit = {"en": "A sentence of the usual length. " * 20, "it": "x"}
     peaks = []
-    for count in (200, 4_000):
+    for count in (200, 2_000):
         (tmp_path / "a.tmx").write_text(tmx(*[unit] * count))
         tracemalloc.start()
-        assert sum(1 for _ in read_tmx(tmp_path / "a.tmx", LanguagePair(source="en", target="it"))) == count
+        assert sum(1 for _ in read_units(tmp_path / "a.tmx", LanguagePair(source="en", target="it"))) == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
+
+
+XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file source-language="en-US" target-language="it" original="a"><header/><body><group>
+<trans-unit id="1"><source>Open <g id="1">the <x id="2"/>file</g></source><target>Apri <g id="1">il file</g></target>
+<alt-trans><source>Open</source><target>Aprire</target></alt-trans></trans-unit>
+<trans-unit id="2"><source>Five. Six.</source><seg-source><mrk mtype="seg">Five.</mrk> <mrk mtype="seg">Six.</mrk>
+</seg-source><target state="final"><mrk mtype="seg">Cinque.</mrk> <mrk mtype="seg"/></target></trans-unit>
+<trans-unit id="3"><source>Two. Three.</source><seg-source><mrk mtype="seg">Two.</mrk> <mrk mtype="seg">Three.</mrk>
+</seg-source><target><mrk mtype="seg">Due e tre.</mrk></target></trans-unit>
+{}</group></body></file></xliff>"""
+NOT_FINAL = [
+    "<source>a</source>",
+    "<source>a</source><target/>",
+    '<source>a</source><target state="needs-review-translation">b</target>',
+    '<source>a</source><target state="new">b</target>',
+]
+XLIFF_2 = """<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="it" trgLang="en"><file id="f">
+<unit id="u"><notes><note>n</note></notes><segment state="reviewed"><source>Uno <ph id="1"/>due</source>
+<target>One <pc id="2">two</pc></target></segment>
+<segment state="initial"><source>Tre</source><target>Three</target></segment></unit></file></xliff>"""
+
+
+def test_units_of_xliff_are_pairs_and_those_that_are_not_final_are_empty(tmp_path: Path) -> None:
+    units = "".join(f'<trans-unit id="{number}">{text}</trans-unit>' for number, text in enumerate(NOT_FINAL))
+    found = rows(
+        tmp_path, XLIFF.format(units + '<trans-unit approved="no"><source>a</source><target>b</target></trans-unit>')
+    )
+    assert found[:4] == [
+        ("Open the file", "Apri il file", 3),
+        ("Five.", "Cinque.", 5),
+        ("", "", 5),
+        ("Two. Three.", "Due e tre.", 7),
+    ]
+    assert found[4:] == [("", "", 9)] * 5
+    assert rows(tmp_path, XLIFF_2) == [("One two", "Uno due", 2), ("", "", 4)]  # from English to Italian
+    with pytest.raises(DataError, match=r"no unit has both en and fr; found en, it"):
+        rows(tmp_path, XLIFF_2, target="fr")
+
+
+LINES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=' "\\\n\t'), min_size=1, max_size=20)
+
+
+@given(st.lists(st.tuples(LINES, LINES), max_size=5))
+def test_po_reader_inverts_polib(tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[str, str]]) -> None:
+    file = polib.POFile()
+    file.extend(polib.POEntry(msgid=msgid, msgstr=msgstr) for msgid, msgstr in messages)
+    path = tmp_path_factory.mktemp("po") / "a.po"
+    file.save(str(path))
+    expected = [tuple(" ".join(text.split()) for text in pair) for pair in messages]
+    assert [pair[:2] for pair in read_po(path, LanguagePair("en", "it"))] == expected
+
+
+PO = """# Comment
+msgid ""
+msgstr "Language: {}\\n"
+
+#, fuzzy
+msgid "Open"
+msgstr "Apri"
+
+msgid "New"
+msgstr ""
+
+msgctxt "menu"
+msgid "Save all "
+"files"
+msgstr "Salva tutto"
+
+msgid "One file"
+msgid_plural "%d files"
+msgstr[0] "Un file"
+msgstr[1] "%d file"
+
+#~ msgid "old"
+#~ msgstr "vecchio"
+"""
+
+
+def test_messages_of_po_are_pairs_in_the_direction_of_the_languages(tmp_path: Path) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(PO.format("it_IT"))
+    expected = [("", "", 5), ("", "", 9), ("Save all files", "Salva tutto", 12)]
+    expected += [("One file", "Un file", 17), ("%d files", "%d file", 17)]
+    for languages in (LanguagePair("en", "it"), None):
+        assert [pair[:2] for pair in read_po(path, languages)] == [pair[:2] for pair in expected]
+    assert list(read_po(path, LanguagePair("it", "en"))) == [
+        (target, source, line) for source, target, line in expected
+    ]
+    with pytest.raises(DataError, match=r"a\.po:1: found the header Language: it, expected fr, or en"):
+        list(read_po(path, LanguagePair("en", "fr")))
+    path.write_text('msgid "a"\nmsgstr "b" c"\n')
+    with pytest.raises(DataError, match=r"a\.po: not a PO file: Syntax error in po file \(line 2\)"):
+        list(read_po(path, LanguagePair("en", "it")))
+    path.write_text('msgid "one"\nmsgid_plural "%d ones"\nmsgstr[0] "%d 个"\n')
+    assert [pair[:2] for pair in read_po(path, LanguagePair("en", "zh"))] == [("%d ones", "%d 个")]
