@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.kernels import native
+from nmt.kernels import compiling, native
 from nmt.kernels.reference import DecoderStep, Encoder, Kernels, LayerWeights, Precision, Product, Searching
 
 _LEAST_BF16_DIM = 128
@@ -71,10 +71,10 @@ class CpuKernels(Kernels):
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         super().__init__(device, precision)
-        self.has_native = processor().native and native.library() is not None
+        self.has_native = processor().native and compiling.library() is not None
         self.name = "compiled kernels" if self.has_native else "torch"
         if processor().native and not self.has_native:
-            self.problem = f"no compiled kernels, so this is slower: {native.problem}"
+            self.problem = f"no compiled kernels, so this is slower: {compiling.problem}"
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
         """Fill both sides to multiples of 64.

@@ -1,4 +1,4 @@
-// What the kernels for CPUs with AVX-512 have in common. native.py compiles them and describes their arguments.
+// What the kernels for CPUs with AVX-512 have in common. native.py describes their arguments.
 #pragma once
 #include <immintrin.h>
 

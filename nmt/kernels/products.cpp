@@ -1,4 +1,4 @@
-// Products with constant weights on CPUs with AVX-512. native.py compiles this file and describes the arguments.
+// Products with constant weights on CPUs with AVX-512. native.py describes the arguments.
 #include "kernels.h"
 
 typedef int Ints __attribute__((vector_size(64), aligned(4), may_alias));

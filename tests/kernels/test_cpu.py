@@ -19,7 +19,7 @@ from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError, ModelError
-from nmt.kernels import cpu, kernels_for, native
+from nmt.kernels import compiling, cpu, kernels_for
 from nmt.kernels.cpu import CpuKernels, Processor, processor
 from nmt.kernels.reference import PLAIN, Kernels, Places, Precision
 from nmt.model.attention import Linear
@@ -95,8 +95,8 @@ def test_missing_operator_is_replaced_by_plain_torch(monkeypatch: pytest.MonkeyP
 
 def test_missing_compiler_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "processor", lambda: Processor(native=True))
-    monkeypatch.setattr(native, "library", lambda: None)
-    monkeypatch.setattr(native, "problem", "no C++ compiler (c++ or g++) found")
+    monkeypatch.setattr(compiling, "library", lambda: None)
+    monkeypatch.setattr(compiling, "problem", "no C++ compiler (c++ or g++) found")
     kernels = kernels_for(CPU, "bf16")
     assert kernels.description == "torch, cpu, bf16"
     assert kernels.problem == "no compiled kernels, so this is slower: no C++ compiler (c++ or g++) found"

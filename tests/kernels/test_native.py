@@ -1,13 +1,8 @@
 """The kernels in C++ against plain torch in float64, and the cache of the compiled library."""
 
 import copy
-import os
-import shutil
-import stat
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +17,7 @@ from nmt.config import ModelSettings, Sampling
 from nmt.decoding.beam import Beams
 from nmt.decoding.options import SearchOptions
 from nmt.kernels import native
+from nmt.kernels.compiling import library
 from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.native import Layout, attend_rows, attend_rows_backward
 from nmt.kernels.reference import PLAIN, Places
@@ -30,7 +26,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 from tests.kernels.search_steps import check_beam_search, check_sampling
 
-needs_native = pytest.mark.skipif(native.library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
+needs_native = pytest.mark.skipif(library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
 HEADS = 3
 
 
@@ -415,153 +411,3 @@ def test_a_nan_stays_in_its_sentence(column: int) -> None:
         assert found[4:24].isnan().any()
         assert not found[:4].isnan().any()
         assert not found[24:].isnan().any()
-
-
-# compilation and the cache
-
-compile_or_load = native.library.__wrapped__
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of an empty cache, for a library that is compiled in a moment."""
-    source = tmp_path / "small.cpp"
-    source.write_text('extern "C" int answer() { return 42; }\n')
-    monkeypatch.setattr(native, "_SOURCES", [source])
-    monkeypatch.setattr(native, "problem", None)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("NMT_CPU_KERNELS", "on")
-    return tmp_path / "cache" / "nmt"
-
-
-def compiler(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a compiler before that of the system."""
-    path = folder / "bin" / "c++"
-    path.parent.mkdir()
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
-
-
-@needs_native
-def test_kernels_are_compiled_once_for_each_processor(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compile_or_load().answer() == 42
-    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
-    (made,) = cache.iterdir()
-    before = made.stat().st_mtime_ns
-    assert compile_or_load() is not None
-    assert [path.stat().st_mtime_ns for path in cache.iterdir()] == [before]
-    features = native._processor_features()
-    monkeypatch.setattr(native, "_processor_features", lambda: features | {"of-another"})
-    assert compile_or_load() is not None
-    assert len(list(cache.iterdir())) == 2
-    assert native.problem is None
-
-
-@needs_native
-@pytest.mark.parametrize("size", [0, 5000])
-def test_truncated_library_is_compiled_again(cache: Path, size: int) -> None:
-    compile_or_load()
-    (made,) = cache.iterdir()
-    content = made.read_bytes()
-    made.unlink()  # the process has mapped this file
-    made.write_bytes(content[:size])
-    made.chmod(0o700)
-    assert compile_or_load().answer() == 42
-    (again,) = cache.iterdir()
-    assert again.stat().st_size == len(content)
-
-
-@needs_native
-def test_changed_library_is_not_loaded(cache: Path) -> None:
-    compile_or_load()
-    (made,) = cache.iterdir()
-    content = made.read_bytes()
-    made.unlink()
-    made.write_bytes(content.replace(b"answer", b"planted"[:6]))
-    made.chmod(0o700)
-    assert compile_or_load().answer() == 42
-
-
-@needs_native
-@pytest.mark.parametrize("mode", [0o770, 0o702])
-@pytest.mark.parametrize("place", ["folder", "file"])
-def test_library_that_others_can_change_is_refused(cache: Path, place: str, mode: int) -> None:
-    compile_or_load()
-    (made,) = cache.iterdir()
-    path = cache if place == "folder" else made
-    path.chmod(mode)
-    assert compile_or_load() is None
-    assert native.problem is not None
-    assert f"other users may change {path}: chmod go-w would forbid it" in native.problem
-    path.chmod(0o700)
-    assert compile_or_load() is not None
-    assert native.problem is None
-
-
-@needs_native
-def test_library_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_or_load()
-    user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert compile_or_load() is None
-    assert native.problem is not None
-    assert f"{cache} belongs to another user" in native.problem
-
-
-@needs_native
-def test_relative_cache_folder_is_ignored(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert compile_or_load() is not None
-    assert len(list((tmp_path / "home" / ".cache" / "nmt").iterdir())) == 1
-    assert not (tmp_path / "relative").exists()
-
-
-@needs_native
-def test_folders_of_killed_compilations_are_removed(cache: Path) -> None:
-    compile_or_load()
-    for name, age in (("compiling-old", 7200), ("compiling-new", 60)):
-        (cache / name).mkdir()
-        os.utime(cache / name, (time.time() - age,) * 2)
-    compile_or_load()
-    assert [path.name for path in cache.glob("compiling-*")] == ["compiling-new"]
-
-
-@needs_native
-def test_missing_compiler_is_a_problem_in_words(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert compile_or_load() is None
-    assert native.problem is not None
-    assert native.problem.endswith("no C++ compiler (c++ or g++) found")
-
-
-@needs_native
-def test_failing_compiler_is_a_problem_in_one_line(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler(tmp_path, "printf 'In file x:\n  fatal error: no space left\nmore\n' >&2; exit 1", monkeypatch)
-    assert compile_or_load() is None
-    assert native.problem is not None
-    assert native.problem.endswith("bin/c++ failed: fatal error: no space left")
-    assert list(cache.iterdir()) == []
-
-
-@needs_native
-def test_compiler_without_openmp_is_enough(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = shutil.which("c++") or shutil.which("g++")
-    compiler(tmp_path, f'case "$*" in *-fopenmp*) exit 1;; esac; exec {real} "$@"', monkeypatch)
-    assert compile_or_load().answer() == 42
-
-
-def test_kernels_that_are_off_or_not_for_this_processor_are_no_problem(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(native, "problem", "earlier")
-    monkeypatch.setenv("NMT_CPU_KERNELS", "off")
-    assert compile_or_load() is native.problem is None
-    monkeypatch.setenv("NMT_CPU_KERNELS", "on")
-    monkeypatch.setattr(native, "_processor_features", lambda: {"avx2"})
-    assert compile_or_load() is native.problem is None
-    assert not cache.exists()

@@ -1,0 +1,111 @@
+"""Compiling the kernels in C++ once on each machine, which takes some seconds, and loading them."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
+_OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", "-march=native", "-mprefer-vector-width=512"]
+_OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
+_SOURCES = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".cpp", ".h"))
+_HOUR = 3600
+
+problem: str | None = None  # after `library` returned None: why, in one line; None if no kernels are expected here
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """Load the kernels, compiled now if this machine has not done so before; return None if there are none.
+
+    Then `problem` is the reason, except with NMT_CPU_KERNELS=off and on machines that the kernels are not made for.
+    """
+    global problem
+    problem = None
+    features = set() if sys.platform != "linux" else _processor_features()
+    if os.environ.get("NMT_CPU_KERNELS", "on") == "off" or not {"avx512f", "avx512bw", "avx512vl"} <= features:
+        return None
+    try:
+        return _load(sorted(features))
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder
+        problem = "the kernels for this processor cannot be used: " + " ".join(str(error).split())
+        return None
+
+
+def _processor_features() -> set[str]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return set(next((line for line in lines if line.startswith("flags")), "").split())
+
+
+def _load(features: list[str]) -> ctypes.CDLL:
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        raise OSError("no C++ compiler (c++ or g++) found")
+    status = os.stat(compiler)  # differs after an upgrade; to ask for the version would take longer
+    key = hashlib.sha256(repr((compiler, status.st_size, status.st_mtime_ns, _OPTIONS, features)).encode())
+    for source in _SOURCES:
+        key.update(source.read_bytes())
+    folder = _cache_folder()
+    name = f"kernels-{key.hexdigest()[:16]}"
+    for compiled in folder.glob(f"{name}-*.so"):
+        _refuse_writable_by_others(compiled)
+        if compiled.stem == f"{name}-{_digest(compiled)}":
+            return ctypes.CDLL(str(compiled))
+        compiled.unlink()  # it was not written completely, or has changed
+    return ctypes.CDLL(str(_compile(compiler, folder, name)))
+
+
+def _cache_folder() -> Path:
+    """Return the folder of compiled kernels, which only this user can write to."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    folder = (caches if caches.is_absolute() else Path.home() / ".cache") / "nmt"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _refuse_writable_by_others(folder)
+    for left in folder.glob("compiling-*"):  # by a process that was killed
+        if time.time() - left.stat().st_mtime > _HOUR:
+            shutil.rmtree(left, ignore_errors=True)
+    return folder
+
+
+def _refuse_writable_by_others(path: Path) -> None:
+    status = os.stat(path)
+    if status.st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to another user")
+    if status.st_mode & 0o022:
+        raise PermissionError(f"other users may change {path}: chmod go-w would forbid it")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _compile(compiler: str, folder: Path, name: str) -> Path:
+    """Compile the kernels, with several threads if this compiler has OpenMP; return the file, named by its digest."""
+    with tempfile.TemporaryDirectory(prefix="compiling-", dir=folder) as beside:
+        made = Path(beside, "kernels.so")
+        for openmp in (["-fopenmp"], []):
+            command = [
+                compiler,
+                *(str(path) for path in _SOURCES if path.suffix == ".cpp"),
+                *_OPTIONS,
+                *openmp,
+                "-o",
+                str(made),
+            ]
+            result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            if result.returncode == 0:
+                break
+        else:
+            lines = result.stderr.splitlines()
+            raise OSError(f"{compiler} failed: {next((line for line in lines if 'error' in line), 'no message')}")
+        made.chmod(0o700)
+        with made.open("rb+") as file:
+            os.fsync(file.fileno())
+        return made.replace(folder / f"{name}-{_digest(made)}.so")
