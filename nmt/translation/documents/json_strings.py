@@ -3,13 +3,12 @@
 import json
 import re
 from collections.abc import Iterator
-from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
 from nmt.text.items import Line
-from nmt.translation.documents.document import TRANSLATED, Content, Document, Edits, Entry, ReadOptions, read_text
+from nmt.translation.documents.document import Content, Replacement, Texts, read_text
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 # Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
@@ -51,32 +50,26 @@ class _Value(NamedTuple):
         return bool((text and not is_label and _RESERVED.fullmatch(key)) or _READ_BY_PROGRAMS.fullmatch(text))
 
 
-def read_json(content: Content, options: ReadOptions) -> Document:
-    """Find the strings of a JSON file but those that a program reads, or only those at or below keys.
+def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the strings of a JSON file but those that a program reads, or only those at or below keys.
 
     Strings at or below an excluded key are left out. Raises DataError for invalid JSON, ConfigError for an unknown key.
     """
     check_json(content, content.text, 0)
+    columns, excluded = content.options.columns, content.options.excluded
     strings = [one for one in _values(content.text) if isinstance(one.value, str)]
     known = set[str]().union(*(one.names for one in strings))
-    if unknown := [name for name in (*options.columns, *options.excluded) if name not in known]:
+    if unknown := [name for name in (*columns, *excluded) if name not in known]:
         raise ConfigError(f"--column or --exclude {unknown[0]}: {content.name} has no string with this key")
-    strings = [one for one in strings if not one.names.intersection(options.excluded)]
-    kept = list[str]()
-    if options.columns:
-        strings = [one for one in strings if one.names.intersection(options.columns)]
-    else:
-        strings = [one for one in strings if not any(key.startswith(_METADATA) for key in one.keys)]
-        kept = [one.place for one in strings if one.is_for_programs]
-        strings = [one for one in strings if not one.is_for_programs]
-    edits = Edits(content)
-    entries = [_entry(edits, one, one.start, one.place or "the only string") for one in strings]
-    return Document(content.name, entries, edits.encoded, kept=("string by its key or form (--column KEY)", kept))
-
-
-def _entry(edits: Edits, string: _Value, start: int, place: str) -> Entry:
-    end = start + string.end - string.start
-    return edits.entry(read_text(str(string.value)), start, end, lambda line: _quoted(str(line)), place)
+    for one in strings:
+        is_chosen = one.names.intersection(columns) if columns else not any(key[:1] in _METADATA for key in one.keys)
+        if not is_chosen or one.names.intersection(excluded):
+            continue
+        if one.is_for_programs and not columns:
+            texts.keep("string by its key or form (--column KEY)", one.place)
+            continue
+        raw, place = content.text[one.start : one.end], one.place or "the only string"
+        yield one.start, one.end, texts.replaced(raw, read_text(str(one.value)), place, _quoted)
 
 
 def check_json(content: Content, text: str, start: int) -> None:
@@ -114,49 +107,50 @@ def _values(text: str) -> Iterator[_Value]:
             expects_key = token[0] in "{," and bool(path) and isinstance(path[-1], str)
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: Line | str) -> str:
     """Return a string as JSON in UTF-8, which has no unpaired surrogates."""
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False))
 
 
-def read_json_lines(content: Content, options: ReadOptions) -> Document:
-    """Find the strings with certain keys of each line; a translation replaces it or gets another key.
+def read_json_lines(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the strings with certain keys of each line; a translation replaces it or gets another key.
 
     Keys may be nested, as in `translation.en`. Null is no text; lines whose value of the other key is a string that is
     not empty have a translation already. Raises ConfigError without keys, DataError for a line that lacks one.
     """
-    if not options.columns:
+    if not content.options.columns:
         raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
-    edits, entries = Edits(content), list[Entry]()
-    for number, line in enumerate(content.lines, 1):
+    for line in content.lines:
         if not line.text.strip():
             continue
         check_json(content, line.text, line.start)
         values = {one.place: one for one in _values(line.text)}
-        for column in options.columns:
-            source, found = values.get(column), ", ".join(values)[:200]
+        for column in dict.fromkeys(content.options.columns):
+            source, into = values.get(column), content.options.into or column
             if source is None or not isinstance(source.value, str | None):
+                found = ", ".join(values)[:200]
                 raise content.error(line.start, f"found the keys {found}, expected a string for {column!r}")
-            if source.value is not None:
-                entry = _entry(edits, source, line.start + source.start, f"line {number:,}")
-                into = options.into if options.into != column else None
-                entries += [entry] if into is None else _into(edits, line.start, entry, values, (column, into))
-    without = TRANSLATED.format(options.into) if options.into else "it has no text"
-    return Document(content.name, entries, edits.encoded, without)
+            if source.value is None:
+                continue
+            if (target := _target(values, column, into)) is None:
+                raise content.error(line.start, f"--into {into}: found another value, expected a string or no such key")
+            if into != column and str(target.value or "").strip():
+                continue
+            text = read_text(source.value)
+            translation = texts.translation(text, content.place(line.start))
+            if translation is not None and (into != column or translation != text):
+                key = "" if into in values else f", {_quoted(into.rpartition('.')[2])}: "
+                yield line.start + target.start, line.start + target.end, key + _quoted(translation)
 
 
-def _into(edits: Edits, start: int, entry: Entry, values: dict[str, _Value], keys: tuple[str, str]) -> list[Entry]:
-    """Return the entry of one key with its translation under another one, if that has none yet."""
-    column, into = keys
+def _target(values: dict[str, _Value], column: str, into: str) -> _Value | None:
+    """Return the value that a translation replaces, of no length behind the source if its key does not exist.
 
-    def write(line: Line, first: int, last: int, key: str = "") -> None:
-        edits.replace(start + first, start + last, key + _quoted(str(line)))
-
-    if (target := values.get(into)) is not None and isinstance(target.value, str | None):
-        is_empty = not (target.value or "").strip()
-        return [entry._replace(write=partial(write, first=target.start, last=target.end))] * is_empty
-    (parent, _, key), end = into.rpartition("."), values[column].end
-    is_other = any(one.startswith((f"{into}.", f"{into}[")) for one in values) or target is not None
-    if is_other or parent != column.rpartition(".")[0]:
-        raise edits.content.error(start, f"--into {into}: found another value, expected a string or no such key")
-    return [entry._replace(write=partial(write, first=end, last=end, key=f", {_quoted(key)}: "))]
+    None if there is another value in its place, or none that could contain it.
+    """
+    if into in values:
+        return values[into] if isinstance(values[into].value, str | None) else None
+    is_other = any(one.startswith((f"{into}.", f"{into}[")) for one in values)
+    if is_other or into.rpartition(".")[0] != column.rpartition(".")[0]:
+        return None
+    return values[column]._replace(value=None, start=values[column].end)
