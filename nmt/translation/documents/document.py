@@ -15,8 +15,9 @@ b'Ciao\n'
 
 import codecs
 import re
+import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -24,6 +25,7 @@ from typing import Literal, NamedTuple
 from nmt.errors import ConfigError, DataError
 from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import ITEM, Item, Line, item_of, joined, read
+from nmt.text.languages import UNSPACED, UNSPACED_TEXT
 
 # `text` is lines of text, which are no document.
 Format = Literal[
@@ -44,8 +46,15 @@ _LINE_END = re.compile(r"\r+\n|\r|\n")
 # from the start of a run of spaces, and possessive: otherwise long runs take quadratic time
 SPACES = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
 
+# In Chinese not before punctuation.
+_BREAKABLE = re.compile(rf" +|(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])")
+# The end of a line of three words or more that ends no sentence.
+_UNFINISHED = re.compile(r"[^\s]+ +[^\s]+ +(?:[^\r\n]* )?[^\s]*[^\s.!?:;…。！？：；](?<![.!?:][\"'”’»)\]])")
+
 # A span of a file, and what it becomes.
 Replacement = tuple[int, int, str]
+# Yields the replacements of a format.
+Read = Callable[["Content", "Texts"], Iterable[Replacement]]
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ class Content:
             raise DataError(f"{name}:{line}: not {encoding.upper()}: {error}; {advice}") from None
         return cls(name, text, options, encoding, mark)
 
-    def replaced(self, read: "Callable[[Content, Texts], Iterable[Replacement]]", texts: "Texts") -> bytes:
+    def replaced(self, read: Read, texts: "Texts") -> bytes:
         """Return the file with the replacements of a format; of those that overlap, the first.
 
         Raises as `encode` does.
@@ -244,3 +253,83 @@ def formed(line: Line, escape: Callable[[str], str]) -> str:
         escape(piece) if isinstance(piece, str) else piece.text if piece.is_markup else escape(piece.text)
         for piece in line.pieces()
     )
+
+
+def paragraphs(text: Line) -> list[Line]:
+    """Return the paragraphs of a text at even indices, between them the line breaks and the spaces around it.
+
+    Line breaks inside a sentence are parts of a paragraph.
+
+    >>> text = read_text("My father has\\na rabbit.\\nGood!")
+    >>> list(map(str, lines_in(text)))
+    ['My father has a rabbit.', 'Good!']
+    >>> str(with_lines(text, {lines_in(text)[0]: Line("Mio padre ha un coniglio.")}))
+    'Mio padre ha\\nun coniglio.\\nGood!'
+    """
+    breaks = [match for match in SPACES.finditer(text.text) if not _is_inside_sentence(match)]
+    return text.cut([position for match in breaks for position in match.span()])
+
+
+def _is_inside_sentence(space: re.Match[str]) -> bool:
+    before = re.split(r"[\r\n]", space.string[max(0, space.start() - 200) : space.start()])[-1].lstrip()
+    is_wrap = space[0].count("\n") == 1 and space.string[space.end() : space.end() + 1].islower()
+    return is_wrap and bool(_UNFINISHED.fullmatch(before))
+
+
+def lines_in(text: Line) -> list[Line]:
+    """Return the paragraphs of a text with a letter outside of their items, each as one line."""
+    lines = (_unwrapped(paragraph) for paragraph in paragraphs(text)[::2])
+    return [line for line in lines if any(map(str.isalpha, line.text))]
+
+
+def with_lines(text: Line, translations: Mapping[Line, Line]) -> Line:
+    """Return a text with translations of its paragraphs, each in as many lines as the paragraph."""
+    parts = list[Line]()
+    for part in paragraphs(text):
+        if translation := translations.get(_unwrapped(part)):
+            breaks = SPACES.findall(part.text)
+            first, *others = wrap(translation, len(breaks) + 1)
+            parts += [first, *(each for line in others for each in (Line(breaks[0]), line))]
+        else:
+            parts.append(part)
+    return joined(parts)
+
+
+def _unwrapped(paragraph: Line) -> Line:
+    return Line(SPACES.sub(" ", paragraph.text), paragraph.items)
+
+
+def wrap(line: Line, count: int, widest: int = 0) -> list[Line]:
+    """Break a line into at most `count` lines of similar width; fewer if none is then wider than `widest`.
+
+    >>> [str(line) for line in wrap(Line("Non so che cosa fare adesso"), 2, widest=20)]
+    ['Non so che cosa', 'fare adesso']
+    """
+    parts = line.cut([match.end() for match in _BREAKABLE.finditer(line.text)])
+    lines = [line]
+    for most in range(1, count + 1):
+        room = width(line) // most
+        while len(lines := _filled(parts, room)) > most:
+            room += 1
+        if max(map(width, lines)) <= widest:
+            break
+    return lines
+
+
+def _filled(parts: Sequence[Line], room: int) -> list[Line]:
+    """Return lines, each filled as far as the room allows."""
+    lines = [Line("")]
+    for part in parts:
+        longer = joined([lines[-1], part])
+        if lines[-1].text and width(longer) > room:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return [Line(line.text.rstrip(), line.items) for line in lines]
+
+
+def width(line: Line) -> int:
+    """Return the columns of a line without its markup; Chinese and similar characters take two."""
+    text = line.text.rstrip().replace(ITEM, "")
+    columns = sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
+    return columns + sum(len(item.text) for item in line.items if not item.is_markup)

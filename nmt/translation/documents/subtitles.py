@@ -10,8 +10,7 @@ from html import escape, unescape
 
 from nmt.text.items import Line, joined
 from nmt.text.languages import UNSPACED_TEXT
-from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, formed, read_coded
-from nmt.translation.documents.wrapping import width, wrap
+from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, formed, read_coded, width, wrap
 
 _SRT_MOMENT, _VTT_MOMENT = r"\d+:\d{1,2}:\d{1,2}(?:[.,:]\d{1,3})?", r"(?:\d{2,}:)?[0-5]\d:[0-5]\d\.\d{3}"
 _TIMES = {

@@ -9,9 +9,9 @@ from typing import Protocol, Unpack
 from nmt.system.console import counted
 from nmt.system.distributed import scatter_map
 from nmt.system.files import check_output, write_output
-from nmt.text.items import Line, joined
+from nmt.text.items import Line
 from nmt.text.readers.opening import limits_reported, read_lines
-from nmt.translation.documents.document import Content, Document, Format, ReadOptions, Replacement, Texts
+from nmt.translation.documents.document import Content, Document, Format, Read, ReadOptions, lines_in, with_lines
 from nmt.translation.documents.docx import write_docx
 from nmt.translation.documents.json_strings import read_json, read_json_lines
 from nmt.translation.documents.key_values import read_key_values
@@ -21,7 +21,6 @@ from nmt.translation.documents.po import read_po
 from nmt.translation.documents.recognizing import recognized_format
 from nmt.translation.documents.records import read_table
 from nmt.translation.documents.subtitles import read_subtitles
-from nmt.translation.documents.wrapping import paragraphs, rewrapped, unwrapped
 from nmt.translation.documents.xliff import read_xliff
 from nmt.translation.options import Choices, TranslateOptions
 from nmt.translation.pipeline import differing_at, first_few
@@ -35,7 +34,7 @@ _DECLARED = {
     "xliff": _XML, "android": _XML,
     "html": re.compile(rb"<meta\s[^>]*charset\s*=\s*[\"']?([\w.:-]+)|" + _XML.pattern, re.IGNORECASE),
 }  # fmt: skip
-_READERS: dict[Format, Callable[[Content, Texts], Iterable[Replacement]]] = {
+_READERS: dict[Format, Read] = {
     "srt": read_subtitles, "vtt": read_subtitles, "json": read_json, "jsonl": read_json_lines, "csv": read_table,
     "tsv": read_table, "po": read_po, "xliff": read_xliff, "html": read_html, "markdown": read_markdown,
     "properties": read_key_values, "android": read_android, "strings": read_key_values,
@@ -70,9 +69,8 @@ def _document_of(content: Content) -> Document:
 
 
 def lines_of(document: Document) -> list[Line]:
-    """Return the different paragraphs with a letter outside of their items, each as one line."""
-    lines = (unwrapped(part) for text, _ in document.texts.entries for part in paragraphs(text))
-    return [line for line in dict.fromkeys(lines) if any(map(str.isalpha, line.text))]
+    """Return the different lines to translate."""
+    return list(dict.fromkeys(line for text, _ in document.texts.entries for line in lines_in(text)))
 
 
 def translate_document(
@@ -91,25 +89,17 @@ def translate_document(
     for batch, translations in scatter_map(batches, lambda batch: (batch, translator.translate_lines(batch, options))):
         made |= zip(batch, translations, strict=True)
         advance(len(batch))
-    parts_of = {
-        text: [(part, made.get(unwrapped(part))) for part in paragraphs(text)] for text, _ in document.texts.entries
-    }
-
-    def translated(text: Line) -> Line:
-        return joined(rewrapped(found.line, part) if found else part for part, found in parts_of[text])
-
-    places, kept = [place for _, place in document.texts.entries], document.texts.kept
-    warnings = list[str]()
-    if not any(any(map(str.isalpha, text.text)) for text in parts_of) and not kept:
-        reason = f"no text has a letter: {first_few(places)}" if places else document.without_texts
-        warnings.append(f"{document.name}: nothing to translate: {reason}")
-    for (noun, _, rest), left in ((what.partition(" "), left) for what, left in kept.items()):
-        stay = "stays as it is" if len(left) == 1 else "stay as they are"
-        warnings.append(f"{counted(len(left), noun)} {rest} {stay}: {first_few(left)}")
-    differing = [
-        place for text, place in document.texts.entries if any(any(found.diff) for _, found in parts_of[text] if found)
-    ]
-    return document.translated(translated), warnings + ([differing_at("text", differing)] if differing else [])
+    lines = {line: translation.line for line, translation in made.items()}
+    data = document.translated(lambda text: with_lines(text, lines))
+    entries, kept, warnings = document.texts.entries, document.texts.kept, list[str]()
+    if not any(map(str.isalpha, "".join(text.text for text, _ in entries))) and not kept:
+        reason = f"no text has a letter: {first_few([place for _, place in entries])}"
+        warnings.append(f"{document.name}: nothing to translate: {reason if entries else document.without_texts}")
+    for (noun, _, rest), places in ((what.partition(" "), places) for what, places in kept.items()):
+        stay = "stays as it is" if len(places) == 1 else "stay as they are"
+        warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
+    differing = [place for text, place in entries if any(any(made[line].diff) for line in lines_in(text))]
+    return data, warnings + ([differing_at("text", differing)] if differing else [])
 
 
 def translate_file(translator: Translator, source: Path, output: Path, **choices: Unpack[Choices]) -> list[str]:
