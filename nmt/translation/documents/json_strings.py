@@ -2,19 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
 from nmt.text.items import Line
-from nmt.translation.documents.document import Content, Replacement, Texts, read_text
+from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, read_text
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 # Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Keys that begin so hold no text: those of Application Resource Bundles (`@title`), and `$schema`.
-_METADATA = ("@", "$")
 # The last words of keys whose strings a program reads; a label under such a key begins with a capital or has a space.
 _RESERVED = re.compile(
     r"(?:.*[_.-])?(?:id|uuid|class|class_?name|type|href|url|uri|src|key|slug|icon|colou?r|locale|lang|language|dir|format)",
@@ -43,6 +41,11 @@ class _Value(NamedTuple):
         return {*self.keys, *accumulate(self.keys, "{}.{}".format)}
 
     @property
+    def is_metadata(self) -> bool:
+        """Whether a key of Application Resource Bundles (`@title`), or one such as `$schema`, leads to the value."""
+        return any(key.startswith(("@", "$")) for key in self.keys)
+
+    @property
     def is_for_programs(self) -> bool:
         """Whether a program reads the string, by its key or its form."""
         text, key = str(self.value), _CAMEL.sub("_", self.keys[-1]) if self.keys else ""
@@ -53,23 +56,49 @@ class _Value(NamedTuple):
 def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the strings of a JSON file but those that a program reads, or only those at or below keys.
 
-    Strings at or below an excluded key are left out. Raises DataError for invalid JSON, ConfigError for an unknown key.
+    Strings at or below an excluded key are left out. Of JSON lines, each must have the keys; null is no text, and a
+    translation may get another key. Raises DataError for invalid JSON and unknown keys, ConfigError without keys.
     """
-    check_json(content, content.text, 0)
-    columns, excluded = content.options.columns, content.options.excluded
-    strings = [one for one in _values(content.text) if isinstance(one.value, str)]
-    known = set[str]().union(*(one.names for one in strings))
-    if unknown := [name for name in (*columns, *excluded) if name not in known]:
-        raise ConfigError(f"--column or --exclude {unknown[0]}: {content.name} has no string with this key")
-    for one in strings:
-        is_chosen = one.names.intersection(columns) if columns else not any(key[:1] in _METADATA for key in one.keys)
-        if not is_chosen or one.names.intersection(excluded):
+    options, is_lines = content.options, content.options.format == "jsonl"
+    if is_lines and not options.columns:
+        raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
+    for text, start in content.lines if is_lines else [FileLine(content.text, 0)]:
+        if is_lines and not text.strip():
             continue
-        if one.is_for_programs and not columns:
-            texts.keep("string by its key or form (--column KEY)", one.place)
-            continue
-        raw, place = content.text[one.start : one.end], one.place or "the only string"
-        yield one.start, one.end, texts.replaced(raw, read_text(str(one.value)), place, _quoted)
+        check_json(content, text, start)
+        values = [one._replace(start=start + one.start, end=start + one.end) for one in _values(text)]
+        strings = [one for one in values if isinstance(one.value, str | None)]
+        known = set[str]().union(*(one.names for one in strings))
+        if unknown := [name for name in (*options.columns, *options.excluded) if name not in known]:
+            found = ", ".join(one.place for one in values)[:200]
+            raise content.error(start, f"found the keys {found}, expected a string for {unknown[0]!r}")
+        for one in strings:
+            is_chosen = one.names.intersection(options.columns) if options.columns else not one.is_metadata
+            if one.value is None or not is_chosen or one.names.intersection(options.excluded):
+                continue
+            place = content.place(start) if is_lines else one.place or "the only string"
+            if one.is_for_programs and not options.columns:
+                texts.keep("string by its key or form (--column KEY)", place)
+            elif options.into in (None, one.place):
+                raw = content.text[one.start : one.end]
+                yield one.start, one.end, texts.replaced(raw, read_text(str(one.value)), place, _quoted)
+            else:
+                yield from _with_key(content, texts, values, one)
+
+
+def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:
+    """Yield the translation of a string under the key of `--into` beside it, unless that has one already."""
+    into = content.options.into or ""
+    parent, _, key = into.rpartition(".")
+    target = next((one for one in values if one.place == into), source._replace(value=None, start=source.end))
+    is_other = any(one.place.startswith((f"{into}.", f"{into}[")) for one in values)
+    if is_other or parent != source.place.rpartition(".")[0] or not isinstance(target.value, str | None):
+        raise content.error(source.start, f"--into {into}: found another value, expected a string or no such key")
+    if not str(target.value or "").strip():
+        translation = texts.translation(read_text(str(source.value)), content.place(source.start))
+        if translation is not None:
+            is_new = target.place != into
+            yield target.start, target.end, f", {_quoted(key)}: " * is_new + _quoted(translation)
 
 
 def check_json(content: Content, text: str, start: int) -> None:
@@ -110,47 +139,3 @@ def _values(text: str) -> Iterator[_Value]:
 def _quoted(text: Line | str) -> str:
     """Return a string as JSON in UTF-8, which has no unpaired surrogates."""
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False))
-
-
-def read_json_lines(content: Content, texts: Texts) -> Iterator[Replacement]:
-    """Replace the strings with certain keys of each line; a translation replaces it or gets another key.
-
-    Keys may be nested, as in `translation.en`. Null is no text; lines whose value of the other key is a string that is
-    not empty have a translation already. Raises ConfigError without keys, DataError for a line that lacks one.
-    """
-    if not content.options.columns:
-        raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
-    for line in content.lines:
-        if not line.text.strip():
-            continue
-        check_json(content, line.text, line.start)
-        values = {one.place: one for one in _values(line.text)}
-        for column in dict.fromkeys(content.options.columns):
-            source, into = values.get(column), content.options.into or column
-            if source is None or not isinstance(source.value, str | None):
-                found = ", ".join(values)[:200]
-                raise content.error(line.start, f"found the keys {found}, expected a string for {column!r}")
-            if source.value is None:
-                continue
-            if (target := _target(values, column, into)) is None:
-                raise content.error(line.start, f"--into {into}: found another value, expected a string or no such key")
-            if into != column and str(target.value or "").strip():
-                continue
-            text = read_text(source.value)
-            translation = texts.translation(text, content.place(line.start))
-            if translation is not None and (into != column or translation != text):
-                key = "" if into in values else f", {_quoted(into.rpartition('.')[2])}: "
-                yield line.start + target.start, line.start + target.end, key + _quoted(translation)
-
-
-def _target(values: dict[str, _Value], column: str, into: str) -> _Value | None:
-    """Return the value that a translation replaces, of no length behind the source if its key does not exist.
-
-    None if there is another value in its place, or none that could contain it.
-    """
-    if into in values:
-        return values[into] if isinstance(values[into].value, str | None) else None
-    is_other = any(one.startswith((f"{into}.", f"{into}[")) for one in values)
-    if is_other or into.rpartition(".")[0] != column.rpartition(".")[0]:
-        return None
-    return values[column]._replace(value=None, start=values[column].end)

@@ -13,7 +13,7 @@ from nmt.text.items import Line
 from nmt.text.readers.opening import limits_reported, read_lines
 from nmt.translation.documents.document import Content, Document, Format, Read, ReadOptions, lines_in, with_lines
 from nmt.translation.documents.docx import write_docx
-from nmt.translation.documents.json_strings import read_json, read_json_lines
+from nmt.translation.documents.json_strings import read_json
 from nmt.translation.documents.key_values import read_key_values
 from nmt.translation.documents.markdown import read_markdown
 from nmt.translation.documents.markup import read_android, read_html
@@ -35,7 +35,7 @@ _DECLARED = {
     "html": re.compile(rb"<meta\s[^>]*charset\s*=\s*[\"']?([\w.:-]+)|" + _XML.pattern, re.IGNORECASE),
 }  # fmt: skip
 _READERS: dict[Format, Read] = {
-    "srt": read_subtitles, "vtt": read_subtitles, "json": read_json, "jsonl": read_json_lines, "csv": read_table,
+    "srt": read_subtitles, "vtt": read_subtitles, "json": read_json, "jsonl": read_json, "csv": read_table,
     "tsv": read_table, "po": read_po, "xliff": read_xliff, "html": read_html, "markdown": read_markdown,
     "properties": read_key_values, "android": read_android, "strings": read_key_values,
 }  # fmt: skip

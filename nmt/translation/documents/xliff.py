@@ -118,13 +118,12 @@ def _line(element: etree._Element, keeps_space: bool) -> Line:
 
 def _code(element: etree._Element, raw: str) -> Item:
     """Return the item of an inline element without text."""
-    pair = element.get("startRef") or element.get("rid") or element.get("id", "")
-    angular = _ANGULAR.fullmatch(pair) if _name(element) == "x" else None
-    if _name(element) in _OPENING or (angular and angular[1] == "START"):
-        return Item(raw, "opening", angular[2] if angular else pair)
-    if _name(element) in _CLOSING or angular:
-        return Item(raw, "closing", angular[2] if angular else pair)
-    return Item(raw)
+    pair, name = element.get("startRef") or element.get("rid") or element.get("id", ""), _name(element)
+    angular = _ANGULAR.fullmatch(pair) if name == "x" else None
+    pair = angular[2] if angular else pair
+    if name in _OPENING or (angular and angular[1] == "START"):
+        return Item(raw, "opening", pair)
+    return Item(raw, "closing", pair) if name in _CLOSING or angular else Item(raw)
 
 
 def _write(unit: etree._Element, source: etree._Element, index: int, translation: Line) -> None:

@@ -83,7 +83,7 @@ def test_keys_limit_what_is_translated() -> None:
     assert texts(read("json", text, excluded=["hello", "help"])) == ["Bye"]
     assert texts(read("json", text, columns=["message"], excluded=["by"])) == ["Hello"]
     for options in ({"columns": ["text"]}, {"excluded": ["text"]}):
-        with pytest.raises(ConfigError, match=r"--column or --exclude text: a has no string with this key"):
+        with pytest.raises(DataError, match=r"a:1: found the keys hello.message, .*, expected a string for 'text'"):
             read("json", text, **options)
 
 
