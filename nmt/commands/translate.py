@@ -21,7 +21,7 @@ from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, split_member
 from nmt.translation.documents.document import Document, Format, ReadOptions
 from nmt.translation.documents.recognizing import named_format, recognized_format
-from nmt.translation.documents.translating import lines_of, read_document, translate_document
+from nmt.translation.documents.translating import read_document, translate_document
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import open_input, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
@@ -62,7 +62,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
 def _translated(translator: Translator, document: Document, options: TranslateOptions, console: Console) -> bytes:
     """Return a translated document; report how much of it was translated."""
     started = time.monotonic()
-    with console.progress("translating", len(lines_of(document)), "lines") as advance:
+    with console.progress("translating", len(document.lines), "lines") as advance:
         data, warnings = translate_document(translator, document, options, advance)
     for warning in warnings:
         console.warn(warning)

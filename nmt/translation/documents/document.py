@@ -222,6 +222,11 @@ class Document:
         self.texts = Texts()
         write(self.texts)
 
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The different lines to translate."""
+        return list(dict.fromkeys(line for text, _ in self.texts.entries for line in lines_in(text)))
+
     def translated(self, translate: Callable[[Line], Line | None]) -> bytes:
         """Return the file with the translation that a function returns for each text; None: it stays as it is.
 

@@ -68,11 +68,6 @@ def _document_of(content: Content) -> Document:
     return Document(content.name, partial(content.replaced, read), content.options.without_texts)
 
 
-def lines_of(document: Document) -> list[Line]:
-    """Return the different lines to translate."""
-    return list(dict.fromkeys(line for text, _ in document.texts.entries for line in lines_in(text)))
-
-
 def translate_document(
     translator: LineTranslator,
     document: Document,
@@ -85,7 +80,7 @@ def translate_document(
     of lines that are translated. Raises as `Document.translated` does.
     """
     made: dict[Line, Translation] = {}
-    batches = translator.line_batches(lines_of(document))
+    batches = translator.line_batches(document.lines)
     for batch, translations in scatter_map(batches, lambda batch: (batch, translator.translate_lines(batch, options))):
         made |= zip(batch, translations, strict=True)
         advance(len(batch))
@@ -98,7 +93,8 @@ def translate_document(
     for (noun, _, rest), places in ((what.partition(" "), places) for what, places in kept.items()):
         stay = "stays as it is" if len(places) == 1 else "stay as they are"
         warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
-    differing = [place for text, place in entries if any(any(made[line].diff) for line in lines_in(text))]
+    lost = {line for line, translation in made.items() if any(translation.diff)}
+    differing = [place for text, place in entries if lost and not lost.isdisjoint(lines_in(text))]
     return data, warnings + ([differing_at("text", differing)] if differing else [])
 
 
