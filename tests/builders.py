@@ -44,7 +44,7 @@ from nmt.system.files import new_directory, write_digested
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.options import TranslateOptions
-from nmt.translation.pipeline import translate_stream
+from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 
@@ -233,7 +233,7 @@ def translate_bytes(translator: Translator, data: bytes, as_json: bool = False, 
 def translated_stream(translator: Translator, data: bytes, options: TranslateOptions, as_json: bool = False) -> bytes:
     """Return what `nmt translate` writes for an input with the given options."""
     output, quiet = io.BytesIO(), Console(quiet=True)
-    translate_stream(translator, io.BytesIO(data), StreamOutput(output), options, as_json, quiet)
+    translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, as_json, quiet)
     return output.getvalue()
 
 

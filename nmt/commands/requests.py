@@ -50,6 +50,7 @@ class InitRequest(NamedTuple):
 io = partial(Option, rich_help_panel="Input and output")
 search = partial(Option, rich_help_panel="Search")
 computation = partial(Option, rich_help_panel="Computation")
+instead = partial(Option, rich_help_panel="In place of translating")
 Device = Annotated[
     Literal["auto", "cuda", "mps", "cpu"], computation("--device", metavar="DEVICE", help="auto, cuda, mps or cpu.")
 ]
@@ -107,9 +108,15 @@ class TranslateRequest(NamedTuple):
     glossary: Annotated[
         Path | None, search(metavar="TSV", help="Required translations of terms: source term, tab, target term.")
     ] = None
+    prefixes: Annotated[
+        Path | None, search(metavar="FILE", help="Required starts of the translations, line by line.")
+    ] = None
     device: Device = "auto"
     threads: Threads = None
     precision: Precision = "auto"
+    reference: Annotated[
+        Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
+    ] = None
     text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None  # which is an error
 
 

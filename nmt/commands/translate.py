@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from nmt import __version__
@@ -18,12 +20,12 @@ from nmt.system.distributed import connect, on_rank_zero, rank
 from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
-from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, split_member
+from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, read_lines, split_member
 from nmt.translation.documents.document import Document, Format, ReadOptions
 from nmt.translation.documents.recognizing import named_format, recognized_format
 from nmt.translation.documents.translating import read_document, translate_document
 from nmt.translation.options import TranslateOptions
-from nmt.translation.pipeline import open_input, translate_stream
+from nmt.translation.pipeline import LineInput, open_input, process_lines, score_batch, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
@@ -36,6 +38,8 @@ def translate(request: TranslateRequest, console: Console) -> None:
     check(request)
     models = request.models or [default_model()]
     glossary = None if request.glossary is None else Glossary.read(request.glossary)
+    option, path = ("--reference", request.reference) if request.reference else ("--prefixes", request.prefixes)
+    parallel = None if path is None else list(read_lines(path))
     # on a CPU, processes of one thread each translate together
     set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
@@ -43,10 +47,14 @@ def translate(request: TranslateRequest, console: Console) -> None:
         translator = Translator.load(models[0], models[1:], thread_count(runtime), **runtime.model_dump())
         if problem := translator.engine.kernels.problem:
             console.warn(problem)
-        options = options_of(request, translator, glossary)
+        options = options_of(request, translator)
+        # greedy search is faster without the log-probabilities, which plain text does not show
+        search = options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})
+        options = replace(options, search=search, glossary=glossary, alignment=request.alignment)
         with open_input(request.source) as stream:
             place = request.source or STANDARD_INPUT
-            format_ = recognized_format(request.format, request.source, on_rank_zero(lambda: first_bytes(stream)))
+            start = on_rank_zero(lambda: first_bytes(stream))
+            format_ = recognized_format(request.format, request.source, start)
             read_options = check_options(request, format_, (translator.languages.source, options.to))
             if format_ != "text":
                 empty = Document("", lambda texts: b"")  # only the first process has the texts
@@ -55,8 +63,15 @@ def translate(request: TranslateRequest, console: Console) -> None:
                 return
             on_rank_zero(lambda: begin_text(stream, place))
             identity = fingerprint(request, models, translator, options)
+            if parallel is not None:
+                identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
             with open_output(request.output, identity, resumable=not stream.isatty()) as output:
-                translate_stream(translator, stream, output, options, request.as_json, console)
+                source = LineInput(stream, translator.stream_scale, parallel, option)
+                if request.reference is not None:
+                    score = partial(score_batch, translator, options, request.as_json)
+                    process_lines("scoring", source, output, score, console, translator)
+                else:
+                    translate_stream(translator, source, output, options, request.as_json, console)
 
 
 def _translated(translator: Translator, document: Document, options: TranslateOptions, console: Console) -> bytes:
@@ -73,35 +88,35 @@ def _translated(translator: Translator, document: Document, options: TranslateOp
     return data
 
 
-def options_of(request: TranslateRequest, translator: Translator, glossary: Glossary | None) -> TranslateOptions:
+def options_of(request: TranslateRequest, translator: Translator) -> TranslateOptions:
     """Return the options of a request. Raises ConfigError in the words of the command line."""
     try:
-        options = translator.options(
-            beam=request.beam, n_best=request.n_best, overrides=request.overrides or (), to=request.to, tag=request.tag,
-            glossary=glossary, alignment=request.alignment,
-        )  # fmt: skip
+        return translator.options(
+            beam=request.beam, n_best=request.n_best, overrides=request.overrides or (), to=request.to, tag=request.tag
+        )
     except SettingError as error:
         raise ConfigError(f"--{error}" if error.key in ("to", "tag") else str(error)) from None
-    # greedy search is faster without the log-probabilities, which plain text does not show
-    return replace(
-        options, search=options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})
-    )
 
 
 def check(request: TranslateRequest) -> None:
     """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
     if named := named_format(request.format, request.source):
         check_options(request, named)
+    if request.reference is not None and (request.prefixes or request.glossary or request.n_best > 1):
+        raise ConfigError("--reference: --prefixes, --glossary and --n-best have no effect beside it; leave them out")
     if request.alignment and request.n_best > 1 and not request.as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
     if request.output is not None and not is_stream(request.output):
-        inputs = (request.source, request.glossary)
+        inputs = (request.source, request.reference, request.prefixes, request.glossary)
         check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
 
 
 def check_options(request: TranslateRequest, format_: Format, languages: tuple[str, str] = ("", "")) -> ReadOptions:
     """Return how to read an input. Raises ConfigError for an option without effect for its format."""
-    of_lines = {"--json": request.as_json, "--n-best": request.n_best > 1, "--alignment": request.alignment}
+    of_lines = {
+        "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
+        "--n-best": request.n_best > 1, "--alignment": request.alignment,
+    }  # fmt: skip
     if format_ != "text" and (given := [option for option, value in of_lines.items() if value]):
         raise ConfigError(
             f"{given[0]}: the output of a file in the format {format_} is a file of this format, which has no place "

@@ -1,16 +1,18 @@
-"""What a model computes for a sentence: attention weights, and the next pieces in a greedy search.
+"""What a model computes for a sentence: attention weights, the next pieces in a greedy search, and a vector.
 
 Each sentence is read as a whole: it is not split, and its tags and numbers are text. S source pieces with `</s>`, T
-target pieces with `</s>`.
+target pieces with `</s>`, D width, B sentences.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch import Tensor
 
 from nmt.batching.batch import Rows, same_tiles
+from nmt.decoding.models import Models, length_batches
 from nmt.errors import ConfigError
 from nmt.model.transformer import AttentionWeights, attention_weights
 from nmt.text.tokenizer import BOS, EOS
@@ -38,13 +40,9 @@ class Step(NamedTuple):
     best: list[tuple[str, float]]  # the most probable pieces at this place and their probabilities, best first
 
 
-def attention(translator: "Translator", sentence: str, target: str | None = None, to: str | None = None) -> Attention:
-    """Return all attention weights of the first model for a sentence and a translation, by default its own.
-
-    Its own is that of a search for the whole sentence. Raises ConfigError as `Translator.options` does, TypeError for a
-    sentence that is no string.
-    """
-    source_ids, tokenizers = _ids(translator, sentence, to), translator.tokenizers
+def attention(translator: "Translator", sentence: str, target: str | None, to: str | None) -> Attention:
+    """Return the weights for a translation, None for the one that the translator's search finds."""
+    (source_ids,), tokenizers = _ids(translator, [sentence], to), translator.tokenizers
     if target is None:
         target_ids = list(translator.engine.search([source_ids[:-1]], translator.options(to=to).search)[0][0].tokens)
     else:
@@ -56,16 +54,15 @@ def attention(translator: "Translator", sentence: str, target: str | None = None
 
 
 @torch.inference_mode()
-def steps(translator: "Translator", sentence: str, top: int = 5, to: str | None = None) -> list[Step]:
-    """Return what a greedy search generates, and the `top` most probable pieces of each step.
+def steps(translator: "Translator", sentence: str, top: int, to: str | None) -> list[Step]:
+    """Return the steps of a greedy search.
 
-    The probabilities of all steps are computed in one pass over what it generates (teacher forcing). Raises as
-    `attention` does, and ConfigError for a number of pieces that do not exist.
+    The probabilities of all steps are computed in one pass over what it generates (teacher forcing).
     """
     model, pieces = translator.models[0].model, translator.tokenizers.target.pieces
     if not 1 <= top <= len(pieces):
         raise ConfigError(f"top: found {top}, expected 1 to {len(pieces)}, the size of the vocabulary")
-    source_ids = _ids(translator, sentence, to)
+    (source_ids,) = _ids(translator, [sentence], to)
     greedy = translator.options(beam=1, to=to).search.model_copy(update={"sampling": None})
     tokens = translator.engine.search([source_ids[:-1]], greedy)[0][0].tokens
     source, target = same_tiles(*(Rows.of([ids]).to(model.device) for ids in (source_ids, [BOS, *tokens])))
@@ -75,10 +72,29 @@ def steps(translator: "Translator", sentence: str, top: int = 5, to: str | None 
     return [Step(pieces[token], [(pieces[i], p) for i, p in zip(*row, strict=True)]) for token, *row in columns]
 
 
-def _ids(translator: "Translator", sentence: str, to: str | None) -> list[int]:
-    """Return the ids of a sentence, after the tags of a target language if there are several, and before `</s>`."""
+def encode(translator: "Translator", sentences: Sequence[str], to: str | None) -> Tensor:
+    """Return the mean (B, D) of the encoder's output over all pieces of each sentence, in fp32 on the CPU."""
+    ids = _ids(translator, sentences, to)
+    batches = length_batches([*map(len, ids)], translator.options(to=to).search.batch_tokens)
+    vectors = torch.zeros(len(ids), translator.models[0].model.settings.dim)
+    found = translator.engine.runner.run(_means, [[ids[i] for i in batch] for batch in batches])
+    for batch, means in zip(batches, found, strict=True):
+        vectors[batch] = means
+    return vectors
+
+
+@torch.inference_mode()
+def _means(models: Models, batch: Sequence[Sequence[int]]) -> Tensor:
+    model, rows = models[0], Rows.of(batch).to(models[0].device)
+    memory = torch.cat([model.encode(part) for part in rows.cut(model.kernels.encoder_rows)]).float()
+    sums = memory.new_zeros(len(batch), memory.size(1)).index_add_(0, rows.sentences.long(), memory)
+    return sums.cpu() / torch.from_numpy(rows.lengths).unsqueeze(1)
+
+
+def _ids(translator: "Translator", sentences: Iterable[str], to: str | None) -> list[list[int]]:
+    """Return the ids of sentences, after the tags of a target language if there are several, and before `</s>`."""
     tags = translator.tag_ids(translator.options(to=to))
-    return [*tags, *translator.tokenizers.source.encode(*checked([sentence])), EOS]
+    return [[*tags, *translator.tokenizers.source.encode(sentence), EOS] for sentence in checked(sentences)]
 
 
 def checked(lines: Iterable[object]) -> Iterator[str]:

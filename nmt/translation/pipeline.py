@@ -1,25 +1,31 @@
-"""Streams of lines: read line batches, translate them in all processes, write the results in order."""
+"""Streams of lines: read line batches, translate or score them in all processes, write the results in order."""
 
 import io
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import torch
 
+from nmt.decoding.alignment import pharaoh
 from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
+from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map, world_size
 from nmt.system.workers import WorkerPool
 from nmt.text.languages import found_instead
+from nmt.text.normalize import normalize
 from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
+from nmt.text.tokenizer import EOS
 from nmt.translation.options import TranslateOptions
+from nmt.translation.result import plain_json
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
@@ -27,16 +33,63 @@ LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines 
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
 
+Result = TypeVar("Result")
+
 
 class LineBatch(NamedTuple):
-    """Consecutive input lines that are translated together."""
+    """Consecutive input lines that are processed together."""
 
     first: int  # the number of its first line, from 1
     lines: list[bytes]  # without `\n`
+    parallel: Sequence[str]  # the line of the parallel text for each line; empty if there is no such text
+
+    @property
+    def texts(self) -> list[str]:
+        """The lines as text."""
+        return [decode_line(line) for line in self.lines]
 
 
-# A line batch, its output, and the numbers of its lines whose translation differs in content.
-Translated = tuple[LineBatch, str, list[int]]
+# Returns the output of a line batch, and the numbers of its lines whose translation has a problem.
+Process = Callable[[LineBatch], tuple[str, list[int]]]
+
+
+@dataclass(frozen=True)
+class LineInput:
+    """An input stream and, optionally, a text that is parallel to it."""
+
+    stream: BinaryIO
+    # `Translator.stream_scale`: how many times as large as on a CPU a line batch is.
+    scale: int = 1
+    parallel: Sequence[str] | None = None  # a line for each line of the input
+    option: str = ""  # the option that names the file of the parallel text
+
+    def progress(self) -> tuple[int, int | None]:
+        """Return how many bytes of an input file are read, and its size; 0 and None for other streams."""
+        try:
+            descriptor = self.stream.fileno()
+            return os.lseek(descriptor, 0, os.SEEK_CUR), os.fstat(descriptor).st_size
+        except OSError:
+            return 0, None
+
+    def batches(self, output: StreamOutput) -> Iterator[LineBatch]:
+        """Yield the line batches that the output does not have yet.
+
+        Raises DataError if the parallel text has another number of lines than the input.
+        """
+        count, texts = 0, self.parallel
+        for lines in read_batches(self.stream, self.scale):
+            count += len(lines)
+            if texts is not None and count > len(texts):
+                raise self._wrong_length(len(texts), "more")
+            if remaining := output.remaining(lines):
+                start = count - len(remaining)
+                yield LineBatch(start + 1, remaining, [] if texts is None else texts[start:count])
+        if texts is not None and count < len(texts):
+            raise self._wrong_length(len(texts), f"{count:,}")
+
+    def _wrong_length(self, found: int, expected: str) -> DataError:
+        lines = counted(found, "line")
+        return DataError(f"{self.option}: {lines}, but the input has {expected}; expected one for each line")
 
 
 @contextmanager
@@ -87,96 +140,45 @@ def _is_readable(stream: BinaryIO) -> bool:
         return True
 
 
-def translate_stream(
-    translator: Translator,
-    stream: BinaryIO,
-    output: StreamOutput,
-    options: TranslateOptions,
-    as_json: bool,
-    console: Console,
-) -> None:
-    """Write the translations of the remaining lines of a stream; the processes of torchrun share the line batches.
+def process_lines(
+    label: str, source: LineInput, output: StreamOutput, process: Process, console: Console, translator: Translator
+) -> list[int]:
+    """Write the result of each line batch, in order; the processes of the translator or of torchrun share the batches.
 
-    Plain output is one line for each line. With n_best above 1 it is rows of line number, rank, log_prob and text;
-    with `as_json` one JSON object per line. Raises BrokenPipeError when the reader of a pipe is gone, DataError when
-    the disk fails and for unreadable input.
+    Returns the numbers of all lines whose translation has a problem. Raises BrokenPipeError when the reader of a pipe
+    is gone, DataError when the disk fails, for unreadable input or a parallel text of another length, and errors of
+    `process`.
     """
-    started, before, is_typed = time.monotonic(), output.lines, stream.isatty()
+    differing, invalid, with_cr = list[int](), list[int](), list[int]()
+    is_typed = source.stream.isatty()
     if is_typed:
         console.info("type or paste text, one sentence per line; Ctrl-D ends")
-    if before:
-        console.info(f"{counted(before, 'line')} done before; continuing after them")
-    differing, invalid, with_cr = list[int](), list[int](), list[int]()
-    work = partial(_translate_batch, translator, options, as_json)
+    if output.lines:
+        console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
     # no progress bar on a terminal between typed lines or translations
-    hidden, (_, size) = is_typed or output.is_terminal, _progress(stream)
+    hidden, (_, size) = is_typed or output.is_terminal, source.progress()
     try:
-        with nullcontext() if hidden else console.progress_through("translating", size, "lines") as show:
-            for batch, text, numbers in _results(translator, work, _batches(stream, translator, output, console)):
+        with nullcontext() if hidden else console.progress_through(label, size, "lines") as show:
+            for batch, (text, numbers) in _results(source.batches(output), process, translator, source.scale):
                 output.write(batch.lines, text.encode())
-                numbered = list(enumerate(batch.lines, batch.first))
                 differing += numbers
+                numbered = list(enumerate(batch.lines, batch.first))
                 invalid += [number for number, line in numbered if not _is_utf8(line)]
                 with_cr += [number for number, line in numbered if b"\r" in line.rstrip(b"\r")]
                 if show is not None:
-                    show(output.lines, _progress(stream)[0])
+                    show(output.lines, source.progress()[0])
     except KeyboardInterrupt:
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
         raise
-    for warning in _warnings(differing, invalid, with_cr, before):
-        console.warn(warning)
-    if not is_typed:  # else most of the time was spent on typing
-        console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
-
-
-def _translate_batch(translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch) -> Translated:
-    translations = translator.translate_lines([decode_line(line) for line in batch.lines], options)
-    numbered = list(enumerate(translations, start=batch.first))
-    if as_json:
-        rows = [one.as_json() for one in translations]
-    elif options.search.n_best > 1:
-        rows = [one.as_table(number) for number, one in numbered]
-    else:
-        rows = [one.as_text() for one in translations]
-    return batch, "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
-
-
-def _warnings(differing: list[int], invalid: list[int], with_cr: list[int], before: int) -> Iterator[str]:
-    """Yield warnings on the numbers of lines, of which those up to `before` were translated by another process."""
-    for numbers, problem, advice in (
+    for found, before, after in (
         (invalid, "not UTF-8: ", "the invalid bytes were read as U+FFFD"),
         (with_cr, "CR inside ", f"lines end at LF: if these end at CR, convert them: {CR_TO_LF}"),
     ):
-        if numbers:
-            lines = counted(len(numbers), "line")
-            yield f"{problem}{lines} of the input, the first is line {numbers[0]:,}; {advice}"
-    if differing:
-        since = f"after line {before:,}, where this process continued, " if before else ""
-        warning = differing_at("line", [f"{number:,}" for number in differing])
-        yield f"{since}{warning}; --json lists them for each line as missing and surplus"
-
-
-def _progress(stream: BinaryIO) -> tuple[int, int | None]:
-    """Return how many bytes of an input file are read, and its size; 0 and None for other streams."""
-    try:
-        descriptor = stream.fileno()
-        return os.lseek(descriptor, 0, os.SEEK_CUR), os.fstat(descriptor).st_size
-    except OSError:
-        return 0, None
-
-
-def _batches(stream: BinaryIO, translator: Translator, output: StreamOutput, console: Console) -> Iterator[LineBatch]:
-    """Yield the line batches that the output does not have yet; warn if the first one is in another language."""
-    before, count, language = output.lines, 0, translator.languages.source
-    for lines in read_batches(stream, translator.stream_scale):
-        count += len(lines)
-        if remaining := output.remaining(lines):
-            batch = LineBatch(count - len(remaining) + 1, remaining)
-            texts = list(map(decode_line, remaining)) if batch.first == before + 1 else []
-            if warning := foreign_input(texts, language):
-                console.warn(warning)
-            yield batch
+        if found:
+            lines = counted(len(found), "line")
+            console.warn(f"{before}{lines} of the input, the first is line {found[0]:,}; {after}")
+    return differing
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -184,20 +186,30 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _results(
-    translator: Translator, work: Callable[[LineBatch], Translated], batches: Iterator[LineBatch]
-) -> Iterator[Translated]:
-    """Yield the results of batches, in order; of several processes if there is more than one batch.
+    batches: Iterator[LineBatch], process: Process, translator: Translator, scale: int
+) -> Iterator[tuple[LineBatch, tuple[str, list[int]]]]:
+    """Yield each batch with its result; in several processes if there is more than one batch."""
 
-    The processes of a translator leave each search to this one. Their work may change nothing but what it returns.
-    """
+    def work(batch: LineBatch) -> tuple[LineBatch, tuple[str, list[int]]]:
+        return batch, process(batch)
+
     if world_size() > 1 or translator.text_processes == 1:
-        yield from scatter_map(batches, work)
-        return
-    first, engine = list(islice(batches, 1)), translator.engine
+        return scatter_map(batches, work)
+    first = list(islice(batches, 1))
+    is_full = any(len(batch.lines) >= scale * LINE_BATCH_SIZE for batch in first)
+    every = chain(first, batches)
+    return _in_processes(translator, work, every) if is_full else map(work, every)
+
+
+def _in_processes(
+    translator: Translator, work: Callable[[LineBatch], Result], batches: Iterable[LineBatch]
+) -> Iterator[Result]:
+    """Yield `work(batch)` for each batch, in order, computed in processes which leave each search to this one.
+
+    Results are pickled. The work may change nothing but what it returns.
+    """
+    engine = translator.engine
     assert isinstance(engine, TorchEngine), "a worker has no workers"
-    if all(len(batch.lines) < translator.stream_scale * LINE_BATCH_SIZE for batch in first):
-        yield from map(work, chain(first, batches))
-        return
 
     def begin() -> None:
         torch.set_num_threads(1)
@@ -205,13 +217,47 @@ def _results(
 
     pool = WorkerPool(work, translator.text_processes, "use fewer --threads", begin, partial(answers, engine))
     try:
-        yield from pool.map(_apply, chain(first, batches))
+        yield from pool.map(_apply, batches)
     finally:
         pool.close()
 
 
-def _apply(work: Callable[[LineBatch], Translated], batch: LineBatch) -> Translated:
+def _apply(work: Callable[[LineBatch], Result], batch: LineBatch) -> Result:
     return work(batch)
+
+
+def translate_stream(
+    translator: Translator,
+    source: LineInput,
+    output: StreamOutput,
+    options: TranslateOptions,
+    as_json: bool,
+    console: Console,
+) -> None:
+    """Translate the remaining lines of a stream; the lines of its parallel text are prefixes of the translations.
+
+    Plain output is one line for each line. With n_best above 1 it is rows of line number, rank, log_prob and text;
+    with `as_json` one JSON object per line. Raises as `process_lines` does.
+    """
+    started, before = time.monotonic(), output.lines
+
+    def process(batch: LineBatch) -> tuple[str, list[int]]:
+        if batch.first == before + 1 and (warning := foreign_input(batch.texts, translator.languages.source)):
+            console.warn(warning)
+        translations = translator.translate_lines(batch.texts, options, batch.parallel)
+        numbered = list(enumerate(translations, start=batch.first))
+        if as_json:
+            rows = [one.as_json() for one in translations]
+        else:
+            rows = [one.as_table(number) if options.search.n_best > 1 else one.as_text() for number, one in numbered]
+        return "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
+
+    if differing := process_lines("translating", source, output, process, console, translator):
+        since = f"after line {before:,}, where this process continued, " if before else ""
+        warning = differing_at("line", [f"{number:,}" for number in differing])
+        console.warn(f"{since}{warning}; --json lists them for each line as missing and surplus")
+    if not source.stream.isatty():  # else most of the time was spent on typing
+        console.info(f"translated {counted(output.lines - before, 'line')} in {time.monotonic() - started:.1f} s")
 
 
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
@@ -229,3 +275,31 @@ def differing_at(noun: str, places: Sequence[str]) -> str:
 def first_few(places: Sequence[str]) -> str:
     """Return the first places for a warning."""
     return ", ".join(places[:_PLACES_SHOWN]) + (", …" if len(places) > _PLACES_SHOWN else "")
+
+
+def score_batch(
+    translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
+) -> tuple[str, list[int]]:
+    """Return a row for each line with the log-probability of its parallel line by the first model.
+
+    A row has log_prob, number of tokens with `</s>`, the text as the model reads it, and the alignment if requested,
+    tab-separated; as JSON {"source", "text", "log_prob", "tokens": [{"token", "log_prob"}, …]}, maybe with "alignment".
+    Lines are never split, however long they are.
+    """
+    pairs = list(zip(batch.texts, map(normalize, batch.parallel), strict=True))
+    links_of = translator.align(pairs, options) if options.alignment else [None] * len(pairs)
+    tokenizer, rows = translator.tokenizers.target, list[str]()
+    for (line, text), forced, links in zip(pairs, translator.force(pairs, options), links_of, strict=True):
+        log_probs, log_prob = forced.token_log_probs, sum(forced.token_log_probs)
+        if as_json:
+            ids = [*tokenizer.encode(text), EOS]
+            tokens = [
+                {"token": tokenizer.pieces[i], "log_prob": round(each, 4)}
+                for i, each in zip(ids, log_probs, strict=True)
+            ]
+            content = {"source": line, "text": text, "log_prob": round(log_prob, 4), "tokens": tokens}
+            rows.append(plain_json(content if links is None else {**content, "alignment": links}))
+        else:
+            row = f"{log_prob:.4f}\t{len(log_probs)}\t{text}"
+            rows.append(row if links is None else f"{row}\t{pharaoh(links)}")
+    return "".join(f"{row}\n" for row in rows), []

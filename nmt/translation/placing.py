@@ -65,12 +65,12 @@ def without_items(line: Line) -> tuple[str, list[int]]:
     return text, places
 
 
-def place(line: Line, text: str, links: Links) -> Line:
-    """Return the translation of `without_items(line)` with the items of the line.
+def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
+    """Return the translation of `without_items(line)` with the items of the line behind its first `begin` characters.
 
     Links are between the words of both texts. A pair is around the run of words with most links to those inside it;
-    without links around those at the same share of the text. An item whose other one is in another
-    part of a long sentence is behind the word that is linked with its left neighbour.
+    without links around those at the same share of the text. An item that is not of a pair, as there is only with a
+    prefix, is behind the word that is linked with its left neighbour.
     """
     source, places = without_items(line)
     pairs = pairs_of(line.items)
@@ -81,7 +81,7 @@ def place(line: Line, text: str, links: Links) -> Line:
             starts[index], starts[pairs[index]] = _around(at, places[pairs[index]], source, text, links)
         elif index not in closings:
             starts[index] = _beside(at, source, text, links)
-    order, result, position = _nested(pairs, starts, (0, len(places)), (0, len(text))), "", 0
+    order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
     for _, at in order:
         result += text[position:at] + ITEM
         position = at
@@ -147,22 +147,24 @@ def _beside(place: int, source: str, text: str, links: Links) -> int:
     return min(last, without_marks(text, start, end)[1] if is_within else end)
 
 
-def place_terms(text: str, terms: Sequence[Term], source: str, links: Links) -> str:
-    """Return a translation with terms in place of the words that are aligned with theirs.
+def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, begin: int = 0) -> str:
+    """Return a translation with terms in place of the words that are aligned with theirs, behind `begin` characters.
 
     A term without links is inserted beside the words that are linked with its neighbours.
     """
     edits, words = list[tuple[int, int, str]](), word_spans(text)
     for term in terms:
         inside = {i for i, (a, b) in enumerate(word_spans(source)) if a < term.end and b > term.start}
-        start = end = _beside(term.start, source, text, links)
+        start = end = max(begin, _beside(term.start, source, text, links))
         if run := best_run(len(words), links, inside):
             first, last = without_marks(text, *words[run[0]])[0], without_marks(text, *words[run[1]])[1]
             # an article such as `l'` stays before a vowel
             begins = unicodedata.normalize("NFD", term.text)[:1].lower()
             elision = _ELISION.match(text, first, last) if begins in tuple("aeiouh") else None
-            start, end = elision.end() if elision else first, last
-            links = [(i, j) for i, j in links if not run[0] <= j <= run[1]]
+            first = elision.end() if elision else first
+            if first >= begin:
+                start, end = first, last
+                links = [(i, j) for i, j in links if not run[0] <= j <= run[1]]
         start = max([start, *(b for a, b, _ in edits if a < start < b)])
         edits.append((start, max(start, end), term.text))
     placed, position = "", 0

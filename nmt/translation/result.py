@@ -31,11 +31,16 @@ class Unit:
     before: Line  # items and spaces
     core: Line
     after: Line
+    prefix: Line  # the required start of the translation
     text: str  # of the core, without its items: what is translated
-    begin: str = ""  # the required start of the translation
     found: list[Alternative] = field(default_factory=list)  # the translations of the text, best first
     lines: list[Line] = field(default_factory=list)  # the same with the items of the core
     links: Links | None = None  # between the words of the unit and of the best translation, if requested
+
+    @property
+    def begin(self) -> str:
+        """The prefix without its items, as the model generates it."""
+        return placing.without_items(self.prefix)[0]
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -46,7 +51,7 @@ class Unit:
     @property
     def is_copied(self) -> bool:
         """Whether there is no letter to translate."""
-        return not any(map(str.isalpha, self.text))
+        return not self.prefix.text and not any(map(str.isalpha, self.text))
 
     @property
     def has_items(self) -> bool:
@@ -100,6 +105,14 @@ class Translation:
 def plain_json(content: dict[str, Any]) -> str:
     """Return one line of JSON in UTF-8."""
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))
+
+
+def begun_unit(part: Line, prefix: Line) -> Unit:
+    """Return a unit whose translation begins with a prefix, which may have some of its items already."""
+    core, after = part.cut([len(part.text.rstrip())])
+    for item in prefix.items:
+        core = core.without(item)
+    return Unit(NO_TEXT, core, after, prefix, placing.without_items(core)[0])
 
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:

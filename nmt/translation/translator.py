@@ -18,6 +18,7 @@ from typing import TypeVar, Unpack, overload
 
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.config.section import SettingError
@@ -30,14 +31,14 @@ from nmt.errors import ConfigError
 from nmt.kernels.device import choose_device
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
 from nmt.text.glossary import Glossary, whole_word
-from nmt.text.items import ITEM, NO_TEXT, Line, read, with_signs
-from nmt.text.normalize import normalizer_of, visible
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
+from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
 from nmt.text.typography import sentence_case
 from nmt.translation import internals, placing
-from nmt.translation.internals import checked
+from nmt.translation.internals import Attention, Step, checked
 from nmt.translation.options import Choices, TranslateOptions
-from nmt.translation.result import Alternative, Translation, Unit, joined_units
+from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
@@ -177,12 +178,16 @@ class Translator:
         remaining, size = iter(lines), self.scale * LINE_BATCH_SIZE
         return iter(lambda: list(islice(remaining, size)), [])
 
-    def translate_lines(self, lines: Sequence[str | Line], options: TranslateOptions) -> list[Translation]:
+    def translate_lines(
+        self, lines: Sequence[str | Line], options: TranslateOptions, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
         """Translate lines in batches of similar length; equal lines once, lines without letters not at all.
 
-        A `Line` has its items already.
+        Each translation starts with its prefix, normalized; that of a blank line is the prefix. A `Line` has its items
+        already.
         """
-        units_of = {line: self._units(line, options) for line in dict.fromkeys(lines)}
+        requests = list(zip(lines, map(normalize, prefixes or [""] * len(lines)), strict=True))
+        units_of = {request: self._units(*request, options) for request in dict.fromkeys(requests)}
         found = list(chain.from_iterable(units_of.values()))
         self._search(found, options)
         self._place_terms(found, options)
@@ -190,8 +195,8 @@ class Translator:
         if options.alignment:
             for unit, links in zip(found, self.align([unit.pair for unit in found], options), strict=True):
                 unit.links = links
-        translations = {line: joined_units(line, own, options) for line, own in units_of.items()}
-        return [translations[line] for line in lines]
+        translations = {request: joined_units(request[0], own, options) for request, own in units_of.items()}
+        return [translations[request] for request in requests]
 
     @property
     def text_processes(self) -> int:
@@ -210,9 +215,8 @@ class Translator:
         """
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
-    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Forced]:
+    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions) -> list[Forced]:
         """Return the log-probabilities of given translations of sentences, by the first model."""
-        options = options or self.options()
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
         ids = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
         return force_all(self.engine.runner, ids, options.search.batch_tokens)
@@ -222,21 +226,47 @@ class Translator:
         options = options or self.options()
         return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
-    # what a model computes for a sentence
-    attention = internals.attention
-    steps = internals.steps
+    def attention(self, sentence: str, target: str | None = None, to: str | None = None) -> Attention:
+        """Return all attention weights of the first model for a sentence and a translation, by default its own.
 
-    def _units(self, source: str | Line, options: TranslateOptions) -> list[Unit]:
-        """Return the texts of a line that are translated one by one, of at most `longest_source` tokens."""
+        Its own is that of a search for the whole sentence. Raises ConfigError as `options` does, TypeError for a
+        sentence that is no string.
+        """
+        return internals.attention(self, sentence, target, to)
+
+    def steps(self, sentence: str, top: int = 5, to: str | None = None) -> list[Step]:
+        """Return what a greedy search generates, and the `top` most probable pieces of each step.
+
+        Raises as `attention` does, and ConfigError for a number of pieces that do not exist.
+        """
+        return internals.steps(self, sentence, top, to)
+
+    def encode(self, sentences: str | Iterable[str], to: str | None = None) -> Tensor:
+        """Return the vector (D) of a sentence, or (B, D) of several: the mean of the first model's encoder output.
+
+        Raises as `attention` does.
+        """
+        if isinstance(sentences, str):
+            return internals.encode(self, [sentences], to)[0]
+        return internals.encode(self, list(sentences), to)
+
+    def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
+        """Return the texts of a line that are translated one by one, of at most `longest_source` tokens.
+
+        The first one has the prefix; as many as the prefix has are one with it.
+        """
         find = read if options.search.protect else lambda text: Line(visible(text))
-        line = find(source) if isinstance(source, str) else source
+        line, start = find(source) if isinstance(source, str) else source, find(prefix)
         if options.search.protect and (signs := "".join(filter(self._is_unknown_sign, sorted({*line.text})))):
-            line = with_signs(line, signs)
-        if not any(map(str.isalpha, line.text)):
-            return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, "")]
+            line, start = with_signs(line, signs), with_signs(start, signs)
+        if not prefix and not any(map(str.isalpha, line.text)):
+            return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
-        return [self._unit(part, options) for part in parts]
+        if not prefix:
+            return [self._unit(part, options) for part in parts]
+        begun = len(units(start, options.longest_source, self._count, options.to))
+        return [begun_unit(joined(parts[:begun]), start), *(self._unit(part, options) for part in parts[begun:])]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizers.source.encode(text))
@@ -246,7 +276,7 @@ class Translator:
         text = placing.without_items(core)[0]
         if options.search.typography:
             text = sentence_case(text, self.languages.source, self._count)
-        return Unit(before, core, after, text)
+        return Unit(before, core, after, NO_TEXT, text)
 
     def _is_unknown_sign(self, character: str) -> bool:
         """Whether a character is no letter or digit and has no piece: spelled in bytes, models rarely copy it."""
@@ -291,8 +321,9 @@ class Translator:
         ]
         links_of = self.align([(unit.text, unit.found[rank].text) for unit, rank, _ in terms], options)
         for (unit, rank, missing), links in zip(terms, links_of, strict=True):
-            placed = placing.place_terms(unit.found[rank].text, missing, unit.text, links)
-            placed = options.finished(unit.text, "", placed)
+            begin = len(unit.begin)
+            placed = placing.place_terms(unit.found[rank].text, missing, unit.text, links, begin)
+            placed = options.finished(unit.text, unit.begin, placed[begin:])
             if len(options.missing_terms(unit.text, placed)) < len(missing):
                 unit.found[rank] = unit.found[rank]._replace(text=placed)
         self._choose_by_terms(plain, options)
@@ -314,7 +345,8 @@ class Translator:
                 missing = options.missing_terms(unit.text, before.text)
                 terms = "|".join(whole_word(term.text).pattern for term in missing)
                 ends = (max((match.end() for match in re.finditer(terms, text)), default=0) for text in texts)
-                known += [(unit, replace(unit, begin=text[:end])) for text, end in zip(texts, ends, strict=True) if end]
+                begun = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
+                known += [(unit, replace(unit, prefix=prefix)) for prefix in begun]
         self._search([other for _, other in known], options)
         for unit, other in known:
             unit.found.append(other.found[0])
@@ -330,9 +362,12 @@ class Translator:
             if unit.is_copied:
                 unit.lines = [unit.core]
             elif unit.has_items:
-                unit.lines = [placing.place(unit.core, each.text, next(links)) for each in unit.found]
+                begin = len(unit.begin)
+                unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.found]
             else:
                 unit.lines = [Line(each.text) for each in unit.found]
             if unit.text != placing.without_items(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms) for line in unit.lines]
+            if unit.prefix.items:
+                unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import lzma
 import os
 import subprocess
@@ -15,11 +16,12 @@ import pytest
 from nmt.commands.translate import default_model
 from nmt.errors import ModelError
 from nmt.system.console import Console
+from nmt.text.words import words
 from nmt.translation import pipeline
-from nmt.translation.pipeline import translate_stream
+from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.builders import run_command, save_model, tiny_loaded_model, write_lines
+from tests.builders import SENTENCES, run_command, save_model, tiny_loaded_model, write_lines
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +63,49 @@ class TestDefaultModel:
 
 
 class TestCommand:
+    @pytest.mark.parametrize("options", [("--prefixes", "in.txt"), ("--n-best", "3"), ("--glossary", "in.txt")])
+    def test_options_that_would_have_no_effect_are_refused(self, model: Path, options: tuple[str, str]) -> None:
+        done = run_command("translate", "-m", model, "--reference", "in.txt", *options)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(
+            "error: --reference: --prefixes, --glossary and --n-best have no effect beside it"
+        )
+
     def test_error_names_the_option(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n")
         done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--beam", 2, "--n-best", 5)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == "error: --n-best: found 5, but a beam of 2 returns at most 2; widen the beam\n"
+
+    def test_reference_with_alignment_aligns_given_translations(self, model: Path, tmp_path: Path) -> None:
+        source = write_lines(tmp_path / "in.txt", *SENTENCES[:3], "")
+        reference = write_lines(tmp_path / "ref.txt", *SENTENCES[3:], "x")
+        plain, aligned, as_json = (
+            run_command("translate", "-m", model, "-i", source, "--reference", reference, "--device", "cpu", *options)
+            for options in ((), ("--alignment",), ("--alignment", "--json"))
+        )
+        assert (plain.exit_code, aligned.exit_code, as_json.exit_code) == (0, 0, 0), aligned.stderr
+        rows = [row.split("\t") for row in aligned.stdout.splitlines()]
+        assert [row[:3] for row in rows] == [row.split("\t") for row in plain.stdout.splitlines()]
+        entries = [json.loads(line) for line in as_json.stdout.splitlines()]
+        assert [row[3] for row in rows] == [" ".join(f"{i}-{j}" for i, j in one["alignment"]) for one in entries]
+        assert any(row[3] for row in rows)
+        for (*_, links), line, given in zip(rows, SENTENCES[:3], SENTENCES[3:], strict=False):
+            for link in links.split():
+                i, j = map(int, link.split("-"))
+                assert i < len(words(line))
+                assert j < len(words(given))
+
+    def test_references_of_another_length_are_refused(self, model: Path, tmp_path: Path) -> None:
+        source = write_lines(tmp_path / "in.txt", "a dog", "the cat")
+        reference, output = write_lines(tmp_path / "ref.txt", "un cane"), tmp_path / "out.txt"
+        command = ["translate", "-m", model, "-i", source, "-o", output, "--reference", reference]
+        done = run_command(*command)
+        assert done.exit_code == 2
+        assert "--reference: 1 line, but the input has more; expected one for each line" in done.stderr
+        write_lines(reference, "un cane", "il gatto")
+        assert run_command(*command).exit_code == 0
+        assert len(output.read_text().splitlines()) == 2
 
 
 class TestInput:
@@ -135,7 +175,7 @@ class TestInput:
         ],
         ids=["utf-16", "utf-16 without mark", "gb18030", "zip", "png", "damaged gzip"],
     )
-    @pytest.mark.parametrize("option", ["-i", "--glossary"])
+    @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
     def test_input_other_than_utf8_text_is_refused(
         self, model: Path, tmp_path: Path, content: bytes, message: str, option: str
     ) -> None:
@@ -189,7 +229,9 @@ def test_typed_lines_are_translated_as_they_are_entered(
 
     os.write(keyboard, b"a dog\n")
     with open(terminal, "rb", buffering=0) as typed:
-        translate_stream(translator, typed, Answers(io.BytesIO()), translator.options(beam=1), False, Console())
+        translate_stream(
+            translator, LineInput(typed), Answers(io.BytesIO()), translator.options(beam=1), False, Console()
+        )
     os.close(keyboard)
     assert written == [[b"a dog"], [b"a cat"]]
     assert "one sentence per line; Ctrl-D ends" in capsys.readouterr().err.splitlines()[0]
@@ -209,7 +251,7 @@ class TestOutput:
         assert output.read_text().count("\n") == 1
 
     @pytest.mark.usefixtures("absolute_paths")
-    @pytest.mark.parametrize("option", ["-i", "--glossary"])
+    @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])
     def test_unreadable_inputs_are_errors(self, model: Path, tmp_path: Path, option: str) -> None:
         (tmp_path / "loop").symlink_to("loop")
         for path in (tmp_path / "loop", tmp_path / "missing", tmp_path, tmp_path / "in.txt" / "x"):

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from nmt.kernels.cpu import CpuKernels
 from nmt.system.console import Console
 from nmt.system.workers import WorkerPool
 from nmt.translation import pipeline
-from nmt.translation.pipeline import translate_stream
+from nmt.translation.pipeline import LineInput, process_lines, score_batch, translate_stream
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, tiny_loaded_model, tiny_model
@@ -108,7 +109,7 @@ def test_error_while_answering_is_raised_and_ends_the_workers() -> None:
 
 
 def test_text_processes_translate_as_one_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As beside a GPU; searches and alignments are computed by the first process only."""
+    """As beside a GPU; searches, alignments and given translations are computed by the first process only."""
     monkeypatch.setattr(CpuKernels, "uses_cores", False)
     monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 7)
     monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 50)
@@ -130,9 +131,12 @@ def test_text_processes_translate_as_one_process_does(monkeypatch: pytest.Monkey
     for translator in (alone, shared):
         options = replace(translator.options(beam=2), alignment=True)
         output = io.BytesIO()
-        translate_stream(translator, io.BytesIO(data), StreamOutput(output), options, True, QUIET)
+        translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, True, QUIET)
+        score = partial(score_batch, translator, options, True)
+        given = LineInput(io.BytesIO(data), parallel=lines)
+        process_lines("scoring", given, StreamOutput(output), score, QUIET, translator)
         outputs.append(output.getvalue().decode().splitlines())
-    assert len(outputs[0]) == len(lines)
+    assert len(outputs[0]) == 2 * len(lines)
     assert [_rounded(json.loads(line)) for line in outputs[1]] == [_rounded(json.loads(line)) for line in outputs[0]]
     assert processes == {os.getpid()}
     assert (alone.text_processes, shared.text_processes) == (1, 3)

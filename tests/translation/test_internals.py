@@ -7,6 +7,7 @@ from nmt.errors import ConfigError
 from nmt.text.tokenizer import EOS
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, log_probs_without_cache
+from tests.model.reference_transformer import ReferenceTransformer
 
 SENTENCE = SENTENCES[0]
 
@@ -47,12 +48,27 @@ def test_each_step_has_the_most_probable_pieces_after_its_prefix(translator: Tra
     assert found[-1].piece == "</s>", "at the latest at the longest output"
 
 
+def test_vector_is_the_mean_of_the_reference_encoder(translator: Translator) -> None:
+    model = translator.models[0].model
+    weights = {name: one.detach().double() for name, one in model.named_parameters(remove_duplicate=False)}
+    reference = ReferenceTransformer(model.settings, weights)
+    found = translator.encode(SENTENCES * 3)
+    assert found.shape == (len(SENTENCES) * 3, model.settings.dim)
+    assert translator.encode([]).shape == (0, model.settings.dim)
+    for sentence, vector in zip(SENTENCES * 3, found, strict=True):
+        expected = reference.encode([*translator.tokenizers.source.encode(sentence), EOS]).mean(0)
+        torch.testing.assert_close(vector.double(), expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(translator.encode(sentence), vector)
+
+
 def test_what_is_no_text_and_a_number_of_pieces_that_do_not_exist_are_errors(translator: Translator) -> None:
     for call in (translator.attention, translator.steps, lambda text: translator.attention("a", text)):
         with pytest.raises(TypeError, match="item 0: expected text, found 3"):
             call(3)  # type: ignore[operator]
+    with pytest.raises(TypeError, match="item 1: expected text, found None"):
+        translator.encode(["a cat", None])  # type: ignore[list-item]
     for top in (0, 10**6):
         with pytest.raises(ConfigError, match=rf"top: found {top}, expected 1 to \d+, the size of the vocabulary"):
             translator.steps(SENTENCE, top)
     with pytest.raises(ConfigError, match="to: "):
-        translator.steps("a cat", to="xx")
+        translator.encode("a cat", to="xx")

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nmt.errors import DataError
 from nmt.system.console import AdvanceTo, Console
 from nmt.translation import pipeline
-from nmt.translation.pipeline import foreign_input, read_batches, translate_stream
+from nmt.translation.pipeline import LineInput, foreign_input, read_batches, translate_stream
 from nmt.translation.sinks import StreamOutput, is_stream, open_output
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 from tests.builders import (
@@ -76,7 +76,7 @@ class TestStream:
 
         def serve() -> None:
             with open(to_us[0], "rb") as source, open(from_us[1], "wb") as output:
-                translate_stream(translator, source, StreamOutput(output), options, False, QUIET)
+                translate_stream(translator, LineInput(source), StreamOutput(output), options, False, QUIET)
 
         server = threading.Thread(target=serve)
         server.start()
@@ -97,7 +97,7 @@ class TestStream:
         output = open(write_end, "wb", buffering=0)  # noqa: SIM115
         source = io.BytesIO(b"a dog\n")
         with output, pytest.raises(BrokenPipeError):
-            translate_stream(translator, source, StreamOutput(output), translator.options(), False, QUIET)
+            translate_stream(translator, LineInput(source), StreamOutput(output), translator.options(), False, QUIET)
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
     def test_full_disk_is_an_error(self, translator: Translator) -> None:
@@ -107,7 +107,7 @@ class TestStream:
             open_output(Path("/dev/full"), {}) as output,
             pytest.raises(DataError, match=r"cannot write .* No space"),
         ):
-            translate_stream(translator, source, output, translator.options(), False, QUIET)
+            translate_stream(translator, LineInput(source), output, translator.options(), False, QUIET)
 
     def test_progress_is_shown_after_each_line_batch(
         self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,7 +119,7 @@ class TestStream:
         console = RecordingConsole()
         with file.open("rb") as source:
             options = translator.options(beam=1)
-            translate_stream(translator, source, StreamOutput(io.BytesIO()), options, False, console)
+            translate_stream(translator, LineInput(source), StreamOutput(io.BytesIO()), options, False, console)
         assert console.shown == sorted(console.shown)
         assert len(console.shown) == 3
         assert console.shown[-1] == (150, file.stat().st_size)
@@ -221,11 +221,11 @@ class TestInterrupted:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Path, "replace", interrupt_at_the_end(tmp_path / "out"))
             assert run_command(*command, "--json", "--beam", "2").exit_code == 130
-        (tmp_path / "terms").write_text("dog\tcane\n")
-        refused = run_command(*command, "--beam", "3", "--glossary", tmp_path / "terms")
+        (tmp_path / "prefixes").write_text("il\n")
+        refused = run_command(*command, "--beam", "3", "--prefixes", tmp_path / "prefixes")
         assert refused.exit_code == 2
         assert "out.partial: begun by another command; repeat that, or remove it to start again" in refused.stderr
-        for change in ('output: was "JSON", now "text"', "beam: was 2, now 3", "glossary: was null"):
+        for change in ('output: was "JSON", now "text"', "beam: was 2, now 3", "--prefixes: was null"):
             assert f"\n  {change}" in refused.stderr
 
 
@@ -310,6 +310,37 @@ class TestSeveralProcesses:
         assert (tmp_path / "out.txt").read_bytes() == translate_bytes(translator, (tmp_path / "in.txt").read_bytes())
 
 
+class TestPrefixes:
+    def test_each_line_has_its_own_prefix_across_line_batches(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 2)
+        monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 4)
+        prefixes = ["il", "", "la luna", "今天", ""]
+        lines = ["a dog", "a dog", "", "the cat", "the moon"]
+        assert translate_with_prefixes(translator, lines, prefixes) == [
+            one.text for one in translator.translate_lines(lines, translator.options(beam=1), prefixes)
+        ]
+
+    def test_prefixes_of_another_length_are_refused(self, translator: Translator) -> None:
+        with pytest.raises(DataError, match="--prefixes: 1 line, but the input has more; expected one for each line"):
+            translate_with_prefixes(translator, ["a", "b"], ["x"])
+        with pytest.raises(DataError, match="--prefixes: 3 lines, but the input has 2; expected one for each line"):
+            translate_with_prefixes(translator, ["a", "b"], ["x", "", ""])
+
+    def test_prefixes_of_the_command_are_those_of_its_lines(self, model: Path, tmp_path: Path) -> None:
+        (tmp_path / "in").write_text("a dog\nthe cat\n")
+        (tmp_path / "few").write_text("il\n")
+        (tmp_path / "many").write_text("il cane\nil gatto\n")
+        command = ["translate", "-m", model, "-i", tmp_path / "in", "-o", tmp_path / "out", "--beam", 1]
+        assert run_command(*command, "--prefixes", tmp_path / "few").exit_code == 2
+        done = run_command(*command, "--prefixes", tmp_path / "many")
+        assert done.exit_code == 0, done.stderr
+        first, second = (tmp_path / "out").read_text().splitlines()
+        assert first.startswith("il cane")
+        assert second.startswith("il gatto")
+
+
 ITALIAN = ["Non so che cosa sia il tempo, ma non mi piace.", "", "È la casa di un amico che ho visto con te."] * 60
 
 
@@ -337,7 +368,14 @@ def test_warning_of_another_language_comes_before_the_translations(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translator = Translator.load(model)
-    source = io.BytesIO("我不知道今天的天气怎么样。\n".encode() * 120)
+    source = LineInput(io.BytesIO("我不知道今天的天气怎么样。\n".encode() * 120))
     translate_stream(translator, source, StreamOutput(io.BytesIO()), translator.options(beam=1), False, Console())
     first = capsys.readouterr().err.splitlines()[0]
     assert first.startswith("warning: the first 120 lines of the input are in zh, but the model translates from ")
+
+
+def translate_with_prefixes(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
+    data, output = "".join(f"{line}\n" for line in lines).encode(), io.BytesIO()
+    source = LineInput(io.BytesIO(data), parallel=prefixes, option="--prefixes")
+    translate_stream(translator, source, StreamOutput(output), translator.options(beam=1), False, Console(quiet=True))
+    return output.getvalue().decode().splitlines()

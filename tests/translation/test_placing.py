@@ -29,7 +29,7 @@ from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.items import ITEM, Line, joined, pairs_of, read
 from nmt.text.words import words
 from nmt.translation.options import Term, TranslateOptions
-from nmt.translation.pipeline import translate_stream
+from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placing import edges, place, place_terms
 from nmt.translation.result import Alternative, Unit
 from nmt.translation.sinks import StreamOutput
@@ -102,12 +102,14 @@ def test_pairs_are_placed_by_hand(line: str, text: str, links: Links, expected: 
     assert str(place(read(line), text, links)) == expected
 
 
-@given(LINES, st.sampled_from(["", "uno", "uno due, tre. quattro", "我们两"]), st.data())
-def test_every_item_is_placed_once_and_nested(line: Line, text: str, data: st.DataObject) -> None:
+@given(LINES, st.sampled_from(["", "uno", "uno due, tre. quattro", "我们两"]), st.integers(0, 3), st.data())
+def test_every_item_is_placed_once_and_nested(line: Line, text: str, begin: int, data: st.DataObject) -> None:
     links = data.draw(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)))) if text else []
-    placed = place(line, text, [(i, j) for i, j in links if j < len(words(text))])
+    begin = min(begin, len(text))
+    placed = place(line, text, [(i, j) for i, j in links if j < len(words(text))], begin)
     assert Counter(placed.items) == Counter(line.items)
     assert placed.text.replace(ITEM, "") == text
+    assert ITEM not in placed.text[:begin]
     pairs = [sorted((each.items[a], each.items[b]) for a, b in pairs_of(each.items).items()) for each in (line, placed)]
     assert pairs[0] == pairs[1] or not is_nested(line)
     assert is_nested(placed) or not is_nested(line)
@@ -165,6 +167,12 @@ def test_terms_replace_the_words_aligned_with_theirs(
 ) -> None:
     start = line.index("wine")
     assert place_terms(text, [Term(term, start, start + 4)], line, links) == expected
+
+
+def test_pairs_and_terms_follow_the_prefix() -> None:
+    placed = place(read("Open <b>it</b> now"), "Ora apri subito", [(0, 0), (1, 1)], begin=8)
+    assert str(placed) == "Ora apri<b></b> subito"
+    assert place_terms("Acqua e pane", [Term("vino", 0, 4)], "wine and bread", DIAGONAL, 5) == "Acqua vino e pane"
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +247,7 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
     plain = Alternative("la micia e la grande micia", -1.0)
     texts = {plain.text: -1.0, "lo gatto e il gattone": -99.0, "il gatto e il gattone": log_prob}
     found = [Alternative(text, 0.0) for text in list(texts)[1:]]
-    unit = Unit(Line(""), Line(line), Line(""), line, found=found)
+    unit = Unit(Line(""), Line(line), Line(""), Line(""), line, found)
 
     def search(units: list[Unit], _: TranslateOptions) -> None:
         for one in units:
@@ -309,7 +317,7 @@ def test_signs_without_a_piece_are_kept(translator: Translator) -> None:
 def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """A random model does not know 1984."""
     translator = Translator(spelling_model())
-    output, lines = io.BytesIO(), io.BytesIO(b"the cat\nin 1984\n" * 11)
+    output, lines = io.BytesIO(), LineInput(io.BytesIO(b"the cat\nin 1984\n" * 11))
     translate_stream(translator, lines, StreamOutput(output), translator.options(), True, Console())
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [one.get("missing") for one in found] == [None, ["1984"]] * 11
@@ -320,7 +328,7 @@ def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pyt
 
 def test_warning_after_resuming_concerns_later_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     translator = Translator(spelling_model())
-    output, lines = StreamOutput(io.BytesIO()), io.BytesIO(b"the cat\nin 1984\n")
+    output, lines = StreamOutput(io.BytesIO()), LineInput(io.BytesIO(b"the cat\nin 1984\n"))
     output.lines = 3  # as after resuming
     output.remaining = lambda lines: lines  # type: ignore[method-assign]
     translate_stream(translator, lines, output, translator.options(), False, Console())

@@ -24,6 +24,7 @@ from nmt.kernels.cpu import CpuKernels
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.items import read
+from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
 from nmt.translation.result import Alternative, Translation
@@ -307,6 +308,67 @@ class TestModel:
         options = translator.options()
         names = {field.name for field in fields(options)} - {"search"} | set(dict(options.search))
         assert options.fingerprint().keys() == names
+
+
+class TestPrefixes:
+    PREFIXES = (
+        "Il gatto",
+        "il ga",
+        "  un   cane ",
+        "今天",
+        "今天下",
+        "perche' no",
+        "E' l' amico ,",
+        "Łódź 曦",
+        "x",
+        "",
+    )
+
+    @pytest.mark.parametrize("target", ["it", "zh"])
+    @pytest.mark.parametrize("beam", [1, 2])
+    def test_translations_start_with_the_exact_prefix(self, target: str, beam: int) -> None:
+        loaded = replace(tiny_loaded_model(), languages=Languages(source="en", target=target))
+        translator = Translator(loaded, RuntimeSettings(device="cpu"))
+        lines = [line for line in (SENTENCES[0], "see {0} at https://x.org/a?b=1 .") for _ in self.PREFIXES]
+        prefixes = list(self.PREFIXES) * 2
+        options = translator.options(beam=beam, n_best=beam, overrides=SHORT_OUTPUT)
+        together = translator.translate_lines(lines, options, prefixes)
+        for line, prefix, one in zip(lines, prefixes, together, strict=True):
+            for text in (one.text, *(other.text for other in one.alternatives)):
+                assert text.startswith(normalize(prefix))
+                assert is_one_line(text)
+            (alone,) = translator.translate_lines([line], options, [prefix])
+            assert alone.text == one.text
+        (free,) = translator.translate(lines[:1], options)
+        assert together[9].text == free.text, "an empty prefix is no constraint"
+
+    def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
+        options = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false", "decode.typography=false"])
+        tokenizer = translator.tokenizers.target
+        for line in SENTENCES[2:4]:
+            for prefix in self.PREFIXES:
+                ((best,),) = translator.engine.search(
+                    [tokenizer.encode(line)], options.search, [tokenizer.encode(prefix)]
+                )
+                (begun,) = translator.translate_lines([line], options, [prefix])
+                assert begun.text == tokenizer.decode(best.tokens)
+                assert begun.log_prob == pytest.approx(best.log_prob, abs=1e-4)
+
+    def test_only_the_first_segment_has_the_prefix(self, translator: Translator) -> None:
+        options = replace(translator.options(), longest_source=24)
+        line = "The cat sleeps on the mat. A dog barks at the moon."
+        (begun,), (free,) = (translator.translate_lines([line], options, prefixes) for prefixes in (["Luna"], None))
+        assert begun.units == free.units == 2
+        (second,) = translator.translate(["A dog barks at the moon."], options)
+        assert begun.text.startswith("Luna")
+        assert begun.text.endswith(second.text)
+        assert begun.text.count("Luna") == 1
+
+    def test_translation_of_a_blank_line_is_the_prefix(self, translator: Translator) -> None:
+        options = replace(translator.options(), alignment=True)
+        found = translator.translate_lines(["", " ", ""], options, ["Ciao", "", "  il gatto"])
+        assert [one.text for one in found] == ["Ciao", "", "il gatto"]
+        assert [one.alignment for one in found] == [[], [], []]
 
 
 def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:

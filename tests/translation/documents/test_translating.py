@@ -117,6 +117,7 @@ def test_many_texts_are_translated_in_order(
         ("--format srt --json", "--json: the output of a file in the format srt is a file of this format"),
         ("--format srt --n-best 2", "--n-best: the output of a file in the format srt"),
         ("--format srt --alignment", "--alignment: the output of a file in the format srt"),
+        ("--format srt --reference x", "--reference: the output of a file in the format srt"),
     ],
 )
 def test_options_without_effect_are_refused(model: Path, options: str, message: str) -> None:
