@@ -28,7 +28,6 @@ from nmt.text.prepared import Sentences
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.training import loop
 from nmt.training.update import Updater
-from nmt.translation.pipeline import score_given
 from nmt.translation.translator import Translator
 from tests.builders import TINY_SHAPE, tiny_model, tiny_recipe, write_reversal_task
 from tests.other_device import OTHER, OtherDevice
@@ -113,13 +112,12 @@ def test_ensemble_forced_scoring_alignment_and_glossary_on_another_device_equal_
         runtime = RuntimeSettings(device="cpu")
         translator = Translator(loaded_on(device), runtime)
         ensemble = Translator(loaded_on(device), runtime, [loaded_on(device, seed=1)])
-        scored = score_given(translator, *zip(*pairs, strict=True), translator.options())
-        forced = [token for one in scored for token in one.tokens]
+        forced = translator.force(pairs, translator.options())
         options = replace(translator.options(beam=2), glossary=Glossary.read(tmp_path / "terms.tsv"))
         with_terms = [one.text for one in translator.translate(WORDS[:2], options)]
         texts, log_probs = translations(ensemble, [])
-        texts += [[piece for piece, _ in forced], translator.align(pairs), with_terms]
-        return texts, log_probs + [log_prob for _, log_prob in forced]
+        texts += [translator.align(pairs), with_terms]
+        return texts, log_probs + [log_prob for one in forced for log_prob in one.token_log_probs]
 
     expected = all_outputs(CPU)
     with OtherDevice():

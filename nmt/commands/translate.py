@@ -1,6 +1,7 @@
 """`nmt translate`: translate lines or documents, or score given translations."""
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,13 +15,13 @@ from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.device import choose_device, set_threads, thread_count
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
-from nmt.system.console import Console
+from nmt.system.console import Console, counted
 from nmt.system.distributed import connect, on_rank_zero, rank
 from nmt.system.files import check_output, digest_of
 from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, read_lines, split_member
-from nmt.translation.documents.document import Format, ReadOptions
+from nmt.translation.documents.document import Document, Format, ReadOptions
 from nmt.translation.documents.recognizing import named_format, recognized_format
 from nmt.translation.documents.translating import read_document, translate_document
 from nmt.translation.options import TranslateOptions
@@ -52,11 +53,13 @@ def translate(request: TranslateRequest, console: Console) -> None:
         options = replace(options, search=search, glossary=glossary, alignment=request.alignment)
         with open_input(request.source) as stream:
             place = request.source or STANDARD_INPUT
-            format_ = on_rank_zero(lambda: format_of(request, first_bytes(stream)))
-            if (as_document := document_options(request, format_)) is not None:
-                as_document = replace(as_document, languages=(translator.languages.source, options.to))
-                document = read_document(stream.read(), input_name(place), as_document) if rank() == 0 else None
-                write_whole(request.output, translate_document(translator, document, options, console))
+            start = on_rank_zero(lambda: first_bytes(stream))
+            format_ = recognized_format(request.format, request.source, start)
+            read_options = check_options(request, format_, (translator.languages.source, options.to))
+            if format_ != "text":
+                empty = Document("", lambda texts: b"")  # only the first process has the texts
+                document = read_document(stream.read(), input_name(place), read_options) if rank() == 0 else empty
+                write_whole(request.output, _translated(translator, document, options, console))
                 return
             on_rank_zero(lambda: begin_text(stream, place))
             identity = fingerprint(request, models, translator, options)
@@ -69,6 +72,20 @@ def translate(request: TranslateRequest, console: Console) -> None:
                     process_lines("scoring", source, output, score, console, translator)
                 else:
                     translate_stream(translator, source, output, options, request.as_json, console)
+
+
+def _translated(translator: Translator, document: Document, options: TranslateOptions, console: Console) -> bytes:
+    """Return a translated document; report how much of it was translated."""
+    started = time.monotonic()
+    with console.progress("translating", len(document.lines), "lines") as advance:
+        data, warnings = translate_document(translator, document, options, advance)
+    for warning in warnings:
+        console.warn(warning)
+    entries = document.texts.entries
+    count = sum(any(map(str.isalpha, text.text)) for text, _ in entries)
+    others = f"; {len(entries) - count:,} without a letter" if count < len(entries) else ""
+    console.info(f"translated {counted(count, 'text')} in {time.monotonic() - started:.1f} s{others}")
+    return data
 
 
 def options_of(request: TranslateRequest, translator: Translator) -> TranslateOptions:
@@ -84,7 +101,7 @@ def options_of(request: TranslateRequest, translator: Translator) -> TranslateOp
 def check(request: TranslateRequest) -> None:
     """Raise ConfigError for options that exclude each other, and for an output that must not be replaced."""
     if named := named_format(request.format, request.source):
-        document_options(request, named)
+        check_options(request, named)
     if request.reference is not None and (request.prefixes or request.glossary or request.n_best > 1):
         raise ConfigError("--reference: --prefixes, --glossary and --n-best have no effect beside it; leave them out")
     if request.alignment and request.n_best > 1 and not request.as_json:
@@ -94,32 +111,18 @@ def check(request: TranslateRequest) -> None:
         check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
 
 
-def format_of(request: TranslateRequest, start: bytes) -> Format:
-    """Return the format of an input with these first bytes. Raises ConfigError."""
-    named = named_format(request.format, request.source)
-    if request.format is not None and named is not None:
-        return named
-    return recognized_format(named, f"--input {request.source}" if request.source else "standard input", start)
-
-
-def document_options(request: TranslateRequest, format_: Format) -> ReadOptions | None:
-    """Return how to read a document, None for lines of text. Raises ConfigError for options without effect."""
-    of_documents = {"--column": request.column, "--into": request.into, "--exclude": request.exclude}
+def check_options(request: TranslateRequest, format_: Format, languages: tuple[str, str] = ("", "")) -> ReadOptions:
+    """Return how to read an input. Raises ConfigError for an option without effect for its format."""
     of_lines = {
         "--reference": request.reference, "--prefixes": request.prefixes, "--json": request.as_json,
         "--n-best": request.n_best > 1, "--alignment": request.alignment,
     }  # fmt: skip
-    given = [option for option, value in (of_documents if format_ == "text" else of_lines).items() if value]
-    if given and format_ == "text":
-        raise ConfigError(f"{given[0]}: lines of text have no columns; give the format, such as --format tsv")
-    if given:
+    if format_ != "text" and (given := [option for option, value in of_lines.items() if value]):
         raise ConfigError(
             f"{given[0]}: the output of a file in the format {format_} is a file of this format, which has no place "
             "for it; leave it out, or add --format text to read the lines as they are"
         )
-    if format_ == "text":
-        return None
-    return ReadOptions(format_, request.column or (), request.into, request.exclude or ())
+    return ReadOptions(format_, request.column or (), request.into, request.exclude or (), languages)
 
 
 def fingerprint(

@@ -153,20 +153,24 @@ def _hugging_face(directory: Path) -> Foreign:
         weights = load_file(_regular(directory / "model.safetensors"))
     else:
         weights = torch.load(_regular(directory / "pytorch_model.bin"), map_location="cpu", weights_only=True)
-    ids = _checked_ids(parse_json(_read(directory / "vocab.json")), "vocab.json")
+    ids = _ids(directory / "vocab.json")
     has_two = (directory / "target_vocab.json").exists() and bool(settings.get("separate_vocabs"))
-    target = _checked_ids(parse_json(_read(directory / "target_vocab.json")), "target_vocab.json") if has_two else ids
+    target = _ids(directory / "target_vocab.json") if has_two else ids
     pieces = _read(directory / "source.spm"), _read(directory / "target.spm")
-    return Foreign(
-        settings, weights, (ids, target), pieces, languages=(settings.get("source_lang"), settings.get("target_lang"))
-    )
+    languages = settings.get("source_lang"), settings.get("target_lang")
+    return Foreign(settings, weights, (ids, target), pieces, languages=languages)
 
 
-def _checked_ids(content: object, name: str) -> dict[str, int]:
+def _ids(file: Path) -> dict[str, int]:
+    """Return the ids of pieces in a vocabulary of JSON or YAML, or in a SentencePiece model."""
+    if file.suffix == ".spm":
+        return {piece: number for number, (piece, _, _) in enumerate(pieces_of(_read(file)))}
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    content = parse_json(_read(file)) if file.suffix == ".json" else yaml.load(_read(file), Loader=loader)
     if not isinstance(content, dict) or not content:
-        raise ValueError(f"{name}: expected pieces and their ids")
+        raise ValueError(f"{file.name}: expected pieces and their ids")
     if sorted(map(int, content.values())) != [*range(len(content))]:
-        raise ValueError(f"{name}: expected the ids from 0 to {len(content) - 1}, each once")
+        raise ValueError(f"{file.name}: expected the ids from 0 to {len(content) - 1}, each once")
     return {str(piece): int(number) for piece, number in content.items()}
 
 
@@ -199,29 +203,22 @@ def _native(directory: Path) -> Foreign:
     arrays = dict(np.load(_regular(file), allow_pickle=False))
     options = yaml.safe_load(bytes(arrays.pop("special:model.yml")).rstrip(b"\0"))
     paths = [directory / Path(name).name for name in (vocabularies * 2)[:2]]
-    is_yaml = paths[0].suffix != ".spm"
-    ids = [_yaml_ids(path) if is_yaml else _spm_ids(path) for path in dict.fromkeys(paths)]
-    spm = [directory / f"{side}.spm" for side in ("source", "target")] if is_yaml else paths
-    layers, activation = (
-        {"enc": options["enc-depth"], "dec": options["dec-depth"]},
-        options["transformer-ffn-activation"],
-    )
+    ids = [_ids(path) for path in dict.fromkeys(paths)]
+    spm = paths if paths[0].suffix == ".spm" else [directory / "source.spm", directory / "target.spm"]
     settings = {
-        "model_type": "marian", "d_model": options["dim-emb"], "activation_function": activation,
-        "encoder_layers": layers["enc"], "decoder_layers": layers["dec"],
-        "decoder_start_token_id": None,
+        "model_type": "marian", "d_model": options["dim-emb"], "decoder_start_token_id": None,
+        "activation_function": options["transformer-ffn-activation"],
         "tie_word_embeddings": options["tied-embeddings-all"] or options["tied-embeddings"],
         "share_encoder_decoder_embeddings": options["tied-embeddings-all"] or options["tied-embeddings-src"],
         "normalize_before": options["transformer-preprocess"] != "" or options["transformer-postprocess"] != "dan",
     }  # fmt: skip
     for side in ("encoder", "decoder"):
-        settings |= {f"{side}_attention_heads": options["transformer-heads"]}
-        settings |= {f"{side}_ffn_dim": options["transformer-dim-ffn"]}
+        settings[f"{side}_layers"] = options[f"{side[:3]}-depth"]
+        settings[f"{side}_attention_heads"] = options["transformer-heads"]
+        settings[f"{side}_ffn_dim"] = options["transformer-dim-ffn"]
     weights = {name: tensor for array, value in arrays.items() for name, tensor in _native_weight(array, value)}
-    pieces = _read(spm[0]), _read(spm[1])
-    return Foreign(
-        settings, weights, (ids[0], ids[-1]), pieces, norm_epsilon=1e-6, positions=_native_positions(options["dim-emb"])
-    )
+    pieces, positions = (_read(spm[0]), _read(spm[1])), _native_positions(options["dim-emb"])
+    return Foreign(settings, weights, (ids[0], ids[-1]), pieces, norm_epsilon=1e-6, positions=positions)
 
 
 def _native_positions(dim: int) -> Tensor:
@@ -245,15 +242,6 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
         tensor = torch.from_numpy(array)
         tensor = tensor.flatten() if tensor.size(0) == 1 else tensor.t()
         yield f"model.{side}.layers.{int(layer) - 1}.{theirs}", tensor
-
-
-def _yaml_ids(file: Path) -> dict[str, int]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return _checked_ids(yaml.load(_read(file), Loader=loader), file.name)
-
-
-def _spm_ids(file: Path) -> dict[str, int]:
-    return {piece: number for number, (piece, _, _) in enumerate(pieces_of(_read(file)))}
 
 
 def _settings(foreign: Foreign) -> ModelSettings:
@@ -297,12 +285,9 @@ def _rows(ids: Mapping[str, int], start: int | None) -> list[int]:
 
 def _symbols(ids: Mapping[str, int], rows: list[int]) -> list[str]:
     """Return the piece of each of our ids."""
-    of_row = {row: piece for piece, row in ids.items()}
-    symbols = [*SPECIAL.values()]
-    for row in rows[len(SPECIAL) :]:
-        piece = of_row[row]
-        symbols.append(f"{piece}_" if piece in SPECIAL.values() else piece)
-    return symbols
+    of_row, special = {row: piece for piece, row in ids.items()}, [*SPECIAL.values()]
+    pieces = (of_row[row] for row in rows[len(special) :])
+    return [*special, *(f"{piece}_" if piece in special else piece for piece in pieces)]
 
 
 def _tags(ids: Mapping[str, int]) -> dict[str, str]:

@@ -13,6 +13,8 @@ SPECIAL = {PAD: "<pad>", UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
 # Numbers of fields, and kinds of pieces.
 _PIECE, _TRAINER = 1, 2
 _NORMAL, _UNKNOWN, _CONTROL, _UNUSED, _BYTE = 1, 2, 3, 5, 6
+# Kinds of fields, and the bytes of those of fixed size; the most bytes of a number.
+_VARINT, _BYTES, _SIZES, _LONGEST = 0, 2, {1: 8, 5: 4}, 10
 _BYTE_FALLBACK, _IDS, _NAMES = 35, 40, 45  # _IDS and _NAMES: of unk, bos, eos, pad, in this order
 
 
@@ -22,9 +24,8 @@ def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None 
     Symbols that the model does not have are unused, but they are decoded; characters are used where it has none.
     """
     known = {piece: (score, kind) for piece, score, kind in pieces_of(spm)}
-    rarest = (
-        min((score for score, kind in known.values() if kind == _NORMAL), default=0.0) - 10
-    )  # as unknown characters
+    # as unknown characters
+    rarest = min((score for score, kind in known.values() if kind == _NORMAL), default=0.0) - 10
     has_bytes = all(f"<0x{byte:02X}>" in symbols for byte in range(256))
     controls = {f"<2{code}>" for code in (tags or {}).values()}
     message = bytearray()
@@ -63,13 +64,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     while at < len(message):
         key, at = _varint(message, at)
         start, kind = at, key & 7
-        if kind == 0:
+        if kind == _VARINT:
             _, at = _varint(message, at)
-        elif kind == 2:
+        elif kind == _BYTES:
             length, start = _varint(message, at)
             at = start + length
-        elif kind in (1, 5):
-            at += 8 if kind == 1 else 4
+        elif kind in _SIZES:
+            at += _SIZES[kind]
         else:
             raise ValueError("not a SentencePiece model")
         if at > len(message):
@@ -78,14 +79,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(message):
-            raise ValueError("a truncated SentencePiece model")
-        byte = message[at]
-        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
-        if byte < 128 or shift > 63:
-            return value, at
+    """Return a number, 7 bits a byte and the lowest first, and the position behind it."""
+    value = 0
+    for index, byte in enumerate(message[at : at + _LONGEST]):
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, at + index + 1
+    raise ValueError("a truncated SentencePiece model")
 
 
 def _encoded(value: int) -> bytes:

@@ -16,14 +16,12 @@ from pydantic import BaseModel, Field
 
 from nmt.errors import ConfigError
 from nmt.serving.request_queue import QueuedTranslator, RequestQueue
-from nmt.system.console import Console
 from nmt.text.glossary import Glossary
 from nmt.text.languages import english_name, primary_code, probabilities
 from nmt.text.words import linked_spans
 from nmt.translation.documents.document import Content, ReadOptions
-from nmt.translation.documents.markup import read_html
-from nmt.translation.documents.recognizing import named_format, recognized_format
-from nmt.translation.documents.translating import read_document, translate_document, translate_entries
+from nmt.translation.documents.recognizing import recognized_format
+from nmt.translation.documents.translating import html_document, read_document, translate_document
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
@@ -110,8 +108,13 @@ class Service:
         options = options_for(queue.translator, direction[1], request.alternatives, request.alignment)
         if request.glossary:
             options = replace(options, glossary=Glossary(request.glossary))
-        make = _text_answers if request.format == "text" else _html_answers
-        answers = list(make(QueuedTranslator(queue, abandoned), request.texts, options))
+        translator = QueuedTranslator(queue, abandoned)
+        if request.format == "text":
+            answers = list(_text_answers(translator, request.texts, options))
+        else:  # with neither alternatives nor an alignment
+            pages = (translate_document(translator, html_document(text), options)[0] for text in request.texts)
+            empty = {"alternatives": list[str]()} if options.search.n_best > 1 else {}
+            answers = [{"translatedText": page.decode(), **empty} for page in pages]
         if detected:
             answers = [{**answer, "detectedLanguage": detected} for answer in answers]
         return answers[0] if isinstance(request.q, str) else {key: [one[key] for one in answers] for key in answers[0]}
@@ -119,19 +122,20 @@ class Service:
     def translate_file(self, request: FileRequest, name: str, data: bytes, abandoned: Event) -> tuple[bytes, str, int]:
         """Return a document with its texts translated, its target language and the number of its characters."""
         try:
-            format_ = recognized_format(named_format(None, Path(name)), name, data[: 1 << 16])
+            format_ = recognized_format(None, Path(name), data[: 1 << 16])
         except ConfigError:  # its advice is for the command line
             raise RequestError(400, f"{name}: documents of this format are not translated") from None
         direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
         options = options_for(self.queues[direction].translator, direction[1], 0, False)
         translator = QueuedTranslator(self.queues[direction], abandoned)
+        read_options = ReadOptions(format_, languages=direction)
         if format_ == "text":
-            content = Content.decode(data, name)
+            content = Content.decode(data, name, read_options)
             (answer,) = _text_answers(translator, [content.text], options)
             return content.encode(answer["translatedText"]), direction[1], len(content.text)
-        document = read_document(data, name, ReadOptions(format_, languages=direction))
-        count = sum(len(entry.line.text) for entry in document.entries)
-        return translate_document(translator, document, options, Console(silent=True)), direction[1], count
+        document = read_document(data, name, read_options)
+        count = sum(len(text.text) for text, _ in document.texts.entries)
+        return translate_document(translator, document, options)[0], direction[1], count
 
     def _known(self, requested: str) -> str:
         """Return the code of the server for a language: the same one, or another of the language."""
@@ -190,14 +194,3 @@ def _spans(pieces: Sequence[str], made: Sequence[str], lines: Sequence[Translati
             spans.append([source + first, source + end, *(target + at for at in others)])
         source, target = source + len(piece), target + len(text)
     return spans
-
-
-def _html_answers(
-    translator: QueuedTranslator, texts: Sequence[str], options: TranslateOptions
-) -> Iterator[dict[str, Any]]:
-    """Yield the answer for each HTML text, which has neither alternatives nor an alignment."""
-    for text in texts:
-        document = read_html(Content("HTML", text), ReadOptions("html"))
-        translate_entries(translator, document.entries, options, lambda _: None)
-        answer: dict[str, Any] = {"translatedText": document.encoded().decode()}
-        yield {**answer, "alternatives": []} if options.search.n_best > 1 else answer

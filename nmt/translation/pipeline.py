@@ -3,20 +3,23 @@
 import io
 import os
 import select
-import stat
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
-from nmt.decoding.alignment import Links, pharaoh
+import torch
+
+from nmt.decoding.alignment import pharaoh
+from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank, scatter_map, world_size
+from nmt.system.workers import WorkerPool
 from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
@@ -29,6 +32,8 @@ from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
+
+Result = TypeVar("Result")
 
 
 class LineBatch(NamedTuple):
@@ -58,19 +63,13 @@ class LineInput:
     parallel: Sequence[str] | None = None  # a line for each line of the input
     option: str = ""  # the option that names the file of the parallel text
 
-    @property
-    def size(self) -> int | None:
-        """The size of an input file in bytes; None for other streams."""
+    def progress(self) -> tuple[int, int | None]:
+        """Return how many bytes of an input file are read, and its size; 0 and None for other streams."""
         try:
-            status = os.fstat(self.stream.fileno())
+            descriptor = self.stream.fileno()
+            return os.lseek(descriptor, 0, os.SEEK_CUR), os.fstat(descriptor).st_size
         except OSError:
-            return None
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-    @property
-    def position(self) -> int:
-        """The bytes of an input file that are read, 0 for other streams."""
-        return 0 if self.size is None else os.lseek(self.stream.fileno(), 0, os.SEEK_CUR)
+            return 0, None
 
     def batches(self, output: StreamOutput) -> Iterator[LineBatch]:
         """Yield the line batches that the output does not have yet.
@@ -150,65 +149,81 @@ def process_lines(
     is gone, DataError when the disk fails, for unreadable input or a parallel text of another length, and errors of
     `process`.
     """
-    differing: list[int] = []
-    invalid, with_cr = list[int](), list[int]()
+    differing, invalid, with_cr = list[int](), list[int](), list[int]()
     is_typed = source.stream.isatty()
     if is_typed:
         console.info("type or paste text, one sentence per line; Ctrl-D ends")
     if output.lines:
         console.info(f"{counted(output.lines, 'line')} done before; continuing after them")
     # no progress bar on a terminal between typed lines or translations
-    hidden = is_typed or output.is_terminal
+    hidden, (_, size) = is_typed or output.is_terminal, source.progress()
     try:
-        with nullcontext() if hidden else console.progress_through(label, source.size, "lines") as show:
+        with nullcontext() if hidden else console.progress_through(label, size, "lines") as show:
             for batch, (text, numbers) in _results(source.batches(output), process, translator, source.scale):
                 output.write(batch.lines, text.encode())
                 differing += numbers
-                invalid += [number for number, line in enumerate(batch.lines, batch.first) if not _is_utf8(line)]
-                with_cr += [
-                    number for number, line in enumerate(batch.lines, batch.first) if b"\r" in line.rstrip(b"\r")
-                ]
+                numbered = list(enumerate(batch.lines, batch.first))
+                invalid += [number for number, line in numbered if not _is_utf8(line)]
+                with_cr += [number for number, line in numbered if b"\r" in line.rstrip(b"\r")]
                 if show is not None:
-                    show(output.lines, source.position)
+                    show(output.lines, source.progress()[0])
     except KeyboardInterrupt:
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
         raise
-    if invalid:
-        console.warn(
-            f"not UTF-8: {counted(len(invalid), 'line')} of the input, the first is line {invalid[0]:,}; "
-            "the invalid bytes were read as U+FFFD"
-        )
-    if with_cr:
-        console.warn(
-            f"CR inside {counted(len(with_cr), 'line')} of the input, the first is line {with_cr[0]:,}; lines end at "
-            f"LF: if these end at CR, convert them: {CR_TO_LF}"
-        )
+    for found, before, after in (
+        (invalid, "not UTF-8: ", "the invalid bytes were read as U+FFFD"),
+        (with_cr, "CR inside ", f"lines end at LF: if these end at CR, convert them: {CR_TO_LF}"),
+    ):
+        if found:
+            lines = counted(len(found), "line")
+            console.warn(f"{before}{lines} of the input, the first is line {found[0]:,}; {after}")
     return differing
+
+
+def _is_utf8(line: bytes) -> bool:
+    return line.decode("utf-8", errors="ignore").encode() == line
 
 
 def _results(
     batches: Iterator[LineBatch], process: Process, translator: Translator, scale: int
 ) -> Iterator[tuple[LineBatch, tuple[str, list[int]]]]:
     """Yield each batch with its result; in several processes if there is more than one batch."""
+
+    def work(batch: LineBatch) -> tuple[LineBatch, tuple[str, list[int]]]:
+        return batch, process(batch)
+
     if world_size() > 1 or translator.text_processes == 1:
-        yield from scatter_map(batches, lambda batch: (batch, process(batch)))
-        return
+        return scatter_map(batches, work)
     first = list(islice(batches, 1))
     is_full = any(len(batch.lines) >= scale * LINE_BATCH_SIZE for batch in first)
-    sent = deque[LineBatch]()
-
-    def sending() -> Iterator[LineBatch]:
-        for batch in chain(first, batches):
-            sent.append(batch)
-            yield batch
-
-    results = translator.in_processes(process, sending()) if is_full else map(process, sending())
-    yield from ((sent.popleft(), result) for result in results)
+    every = chain(first, batches)
+    return _in_processes(translator, work, every) if is_full else map(work, every)
 
 
-def _is_utf8(line: bytes) -> bool:
-    return line.decode("utf-8", errors="ignore").encode() == line
+def _in_processes(
+    translator: Translator, work: Callable[[LineBatch], Result], batches: Iterable[LineBatch]
+) -> Iterator[Result]:
+    """Yield `work(batch)` for each batch, in order, computed in processes which leave each search to this one.
+
+    Results are pickled. The work may change nothing but what it returns.
+    """
+    engine = translator.engine
+    assert isinstance(engine, TorchEngine), "a worker has no workers"
+
+    def begin() -> None:
+        torch.set_num_threads(1)
+        translator.engine = RemoteEngine(engine, pool.ask)
+
+    pool = WorkerPool(work, translator.text_processes, "use fewer --threads", begin, partial(answers, engine))
+    try:
+        yield from pool.map(_apply, batches)
+    finally:
+        pool.close()
+
+
+def _apply(work: Callable[[LineBatch], Result], batch: LineBatch) -> Result:
+    return work(batch)
 
 
 def translate_stream(
@@ -262,45 +277,29 @@ def first_few(places: Sequence[str]) -> str:
     return ", ".join(places[:_PLACES_SHOWN]) + (", …" if len(places) > _PLACES_SHOWN else "")
 
 
-class ScoredTranslation(NamedTuple):
-    """A given translation with its log-probabilities. `text` is normalized, as the model reads it."""
-
-    source: str
-    text: str
-    tokens: list[tuple[str, float]]  # pieces, the last `</s>`, and the natural logarithms of their probabilities
-    alignment: Links | None = None
-
-    def as_row(self, as_json: bool) -> str:
-        """Return log_prob, number of tokens with `</s>`, text, and the alignment if requested, tab-separated.
-
-        As JSON it is {"source", "text", "log_prob", "tokens": [{"token", "log_prob"}, …]}, maybe with "alignment".
-        """
-        log_prob = sum(log_prob for _, log_prob in self.tokens)
-        if as_json:
-            tokens = [{"token": token, "log_prob": round(log_prob, 4)} for token, log_prob in self.tokens]
-            content = {"source": self.source, "text": self.text, "log_prob": round(log_prob, 4), "tokens": tokens}
-            return plain_json(content if self.alignment is None else {**content, "alignment": self.alignment})
-        row = [f"{log_prob:.4f}", str(len(self.tokens)), self.text]
-        return "\t".join(row if self.alignment is None else [*row, pharaoh(self.alignment)])
-
-
-def score_given(
-    translator: Translator, lines: Sequence[str], texts: Sequence[str], options: TranslateOptions
-) -> list[ScoredTranslation]:
-    """Score a given translation of each line by the first model; lines are never split, however long they are."""
-    pairs = list(zip(lines, map(normalize, texts), strict=True))
-    forced = translator.force(pairs, options)
-    links = translator.align(pairs, options) if options.alignment else [None] * len(pairs)
-    tokenizer, scored = translator.tokenizers.target, []
-    for (line, text), one, linked in zip(pairs, forced, links, strict=True):
-        pieces = [tokenizer.pieces[i] for i in [*tokenizer.encode(text), EOS]]
-        scored.append(ScoredTranslation(line, text, list(zip(pieces, one.token_log_probs, strict=True)), linked))
-    return scored
-
-
 def score_batch(
     translator: Translator, options: TranslateOptions, as_json: bool, batch: LineBatch
 ) -> tuple[str, list[int]]:
-    """Return a row, or with `as_json` a JSON object, for each line and its parallel line, as `score_given` does."""
-    scored = score_given(translator, batch.texts, batch.parallel, options)
-    return "".join(f"{one.as_row(as_json)}\n" for one in scored), []
+    """Return a row for each line with the log-probability of its parallel line by the first model.
+
+    A row has log_prob, number of tokens with `</s>`, the text as the model reads it, and the alignment if requested,
+    tab-separated; as JSON {"source", "text", "log_prob", "tokens": [{"token", "log_prob"}, …]}, maybe with "alignment".
+    Lines are never split, however long they are.
+    """
+    pairs = list(zip(batch.texts, map(normalize, batch.parallel), strict=True))
+    links_of = translator.align(pairs, options) if options.alignment else [None] * len(pairs)
+    tokenizer, rows = translator.tokenizers.target, list[str]()
+    for (line, text), forced, links in zip(pairs, translator.force(pairs, options), links_of, strict=True):
+        log_probs, log_prob = forced.token_log_probs, sum(forced.token_log_probs)
+        if as_json:
+            ids = [*tokenizer.encode(text), EOS]
+            tokens = [
+                {"token": tokenizer.pieces[i], "log_prob": round(each, 4)}
+                for i, each in zip(ids, log_probs, strict=True)
+            ]
+            content = {"source": line, "text": text, "log_prob": round(log_prob, 4), "tokens": tokens}
+            rows.append(plain_json(content if links is None else {**content, "alignment": links}))
+        else:
+            row = f"{log_prob:.4f}\t{len(log_probs)}\t{text}"
+            rows.append(row if links is None else f"{row}\t{pharaoh(links)}")
+    return "".join(f"{row}\n" for row in rows), []

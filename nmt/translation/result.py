@@ -1,13 +1,17 @@
-"""The translation of a line, and its forms: text, a table of the best, JSON."""
+"""The units of a line with their translations; the translation of the line, and its forms: text, a table, JSON."""
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nmt.decoding.alignment import Links, pharaoh
+from nmt.decoding.alignment import Links, joined_links, pharaoh
 from nmt.text.content import NO_DIFF, ContentDiff
-from nmt.text.items import NO_TEXT, Line
+from nmt.text.items import NO_TEXT, Line, joined
+from nmt.text.normalize import normalize
+from nmt.translation import placing
+from nmt.translation.options import TranslateOptions
 
 # valid in JSON strings, but line ends to some readers, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -18,6 +22,41 @@ class Alternative(NamedTuple):
 
     text: str
     log_prob: float
+
+
+@dataclass
+class Unit:
+    """A text between the items of a line, at most a sentence, and its translations."""
+
+    before: Line  # items and spaces
+    core: Line
+    after: Line
+    prefix: Line  # the required start of the translation
+    text: str  # of the core, without its items: what is translated
+    found: list[Alternative] = field(default_factory=list)  # the translations of the text, best first
+    lines: list[Line] = field(default_factory=list)  # the same with the items of the core
+    links: Links | None = None  # between the words of the unit and of the best translation, if requested
+
+    @property
+    def begin(self) -> str:
+        """The prefix without its items, as the model generates it."""
+        return placing.without_items(self.prefix)[0]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The sentence and its best translation, with all items."""
+        source, text = (normalize(f"{self.before}{core}{self.after}") for core in (self.core, self.lines[0]))
+        return source, text
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether there is no letter to translate."""
+        return not self.prefix.text and not any(map(str.isalpha, self.text))
+
+    @property
+    def has_items(self) -> bool:
+        """Whether items of the core have to be placed in translations."""
+        return bool(self.core.items) and not self.is_copied
 
 
 @dataclass(frozen=True)
@@ -66,3 +105,40 @@ class Translation:
 def plain_json(content: dict[str, Any]) -> str:
     """Return one line of JSON in UTF-8."""
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))
+
+
+def begun_unit(part: Line, prefix: Line) -> Unit:
+    """Return a unit whose translation begins with a prefix, which may have some of its items already."""
+    core, after = part.cut([len(part.text.rstrip())])
+    for item in prefix.items:
+        core = core.without(item)
+    return Unit(NO_TEXT, core, after, prefix, placing.without_items(core)[0])
+
+
+def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
+    """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
+    found: dict[str, tuple[Line, float]] = {}
+    for rank in range(max(len(unit.lines) for unit in units)):
+        ranks = [min(rank, len(unit.lines) - 1) for unit in units]
+        line = _with_gaps(units, [unit.lines[own] for unit, own in zip(units, ranks, strict=True)])
+        log_prob = sum(unit.found[own].log_prob for unit, own in zip(units, ranks, strict=True))
+        found.setdefault(str(line), (line, log_prob))
+    (text, (line, log_prob)), *others = found.items()
+    alternatives = tuple(Alternative(other, each) for other, (_, each) in others)
+    links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
+    alignment = joined_links(links) if options.alignment else None
+    diff = options.diff(joined(part for unit in units for part in (unit.before, unit.core, unit.after)), line)
+    return Translation(str(source), text, log_prob, alternatives, len(units), line, diff, alignment)
+
+
+def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
+    """Join translations of units with what is between the units: items, and spaces if the target language has them."""
+    parts, gap, before = list[Line](), list[Line](), ("", "")
+    for unit, line in zip(units, lines, strict=True):
+        gap.append(unit.before)
+        if line.text:
+            parts += [placing.gap(joined(gap), before, (unit.core.text[:1], line.text[0])), line]
+            gap, before = [], (unit.core.text[-1:], line.text[-1])
+        gap.append(unit.after)
+    whole = joined([*parts, *gap])
+    return whole._replace(text=whole.text.strip())

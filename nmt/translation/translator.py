@@ -10,9 +10,8 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar, Unpack, overload
@@ -23,15 +22,14 @@ from torch import Tensor
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.config.section import SettingError
-from nmt.decoding.alignment import Links, align, joined_links
-from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
+from nmt.decoding.alignment import Links, align
+from nmt.decoding.engine import RemoteEngine, TorchEngine
 from nmt.decoding.forced_decoding import Forced, force_all
 from nmt.decoding.models import check_same_vocabulary
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
 from nmt.kernels.device import choose_device
 from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
-from nmt.system.workers import WorkerPool
 from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
@@ -40,49 +38,16 @@ from nmt.text.typography import sentence_case
 from nmt.translation import internals, placing
 from nmt.translation.internals import Attention, Step, checked
 from nmt.translation.options import Choices, TranslateOptions
-from nmt.translation.result import Alternative, Translation
+from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
 _PROCESS_SCALE = 2  # times as many lines are a task of a process: few enough to keep many processes busy
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
 
 Text = TypeVar("Text", str, Line)
-
-
-@dataclass
-class Unit:
-    """A text between the items of a line, at most a sentence, and its translations."""
-
-    before: Line  # items and spaces
-    core: Line
-    after: Line
-    prefix: Line  # the required start of the translation
-    text: str  # of the core, without its items: what is translated
-    found: list[Alternative] = field(default_factory=list)  # the translations of the text, best first
-    lines: list[Line] = field(default_factory=list)  # the same with the items of the core
-    links: Links | None = None  # between the words of the unit and of the best translation, if requested
-
-    @property
-    def begin(self) -> str:
-        """The prefix without its items, as the model generates it."""
-        return placing.without_items(self.prefix)[0]
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The sentence and its best translation, with all items."""
-        source, text = (normalize(f"{self.before}{core}{self.after}") for core in (self.core, self.lines[0]))
-        return source, text
-
-    @property
-    def is_copied(self) -> bool:
-        """Whether there is no letter to translate."""
-        return not self.prefix.text and not any(map(str.isalpha, self.text))
 
 
 class Translator:
@@ -243,24 +208,6 @@ class Translator:
         """The size of the line batches of a stream, as a multiple of the default."""
         return self.scale if self.text_processes == 1 else _PROCESS_SCALE
 
-    def in_processes(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield `work(item)` for each item, in order, computed in processes which leave each search to this one.
-
-        Items and results are pickled. The work may change nothing but what it returns.
-        """
-        engine = self.engine
-        assert isinstance(engine, TorchEngine), "a worker has no workers"
-
-        def begin() -> None:
-            torch.set_num_threads(1)
-            self.engine = RemoteEngine(engine, pool.ask)
-
-        pool = WorkerPool(work, self.text_processes, "use fewer --threads", begin, partial(answers, engine))
-        try:
-            yield from pool.map(_apply, items)
-        finally:
-            pool.close()
-
     def tag_ids(self, options: TranslateOptions) -> list[int]:
         """Return the ids that precede each source: the tag of the target language, if there are several, then its own.
 
@@ -319,7 +266,7 @@ class Translator:
         if not prefix:
             return [self._unit(part, options) for part in parts]
         begun = len(units(start, options.longest_source, self._count, options.to))
-        return [_begun_unit(joined(parts[:begun]), start), *(self._unit(part, options) for part in parts[begun:])]
+        return [begun_unit(joined(parts[:begun]), start), *(self._unit(part, options) for part in parts[begun:])]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizers.source.encode(text))
@@ -409,59 +356,18 @@ class Translator:
 
     def _place_items(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Put the items of the core of each unit into its translations."""
-        with_items = [unit for unit in units if unit.core.items and not unit.is_copied]
-        pairs = [(unit.text, each.text) for unit in with_items for each in unit.found]
+        pairs = [(unit.text, each.text) for unit in units if unit.has_items for each in unit.found]
         links = iter(self.align(pairs, options))
         for unit in units:
-            unit.lines = [unit.core] if unit.is_copied else [Line(each.text) for each in unit.found]
-        for unit in with_items:
-            begin = len(unit.begin)
-            texts = [each.text for each in unit.found]
-            unit.lines = [placing.place(unit.core, text, next(links), begin) for text in texts]
-        for unit in units:
+            if unit.is_copied:
+                unit.lines = [unit.core]
+            elif unit.has_items:
+                begin = len(unit.begin)
+                unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.found]
+            else:
+                unit.lines = [Line(each.text) for each in unit.found]
             if unit.text != placing.without_items(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms) for line in unit.lines]
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
-
-
-def _begun_unit(part: Line, prefix: Line) -> Unit:
-    """Return a unit whose translation begins with a prefix, which may have some of its items already."""
-    core, after = part.cut([len(part.text.rstrip())])
-    for item in prefix.items:
-        core = core.without(item)
-    return Unit(NO_TEXT, core, after, prefix, placing.without_items(core)[0])
-
-
-def _apply(work: Callable[[Item], Result], item: Item) -> Result:
-    return work(item)
-
-
-def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
-    """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
-    found: dict[str, tuple[Line, float]] = {}
-    for rank in range(max(len(unit.lines) for unit in units)):
-        ranks = [min(rank, len(unit.lines) - 1) for unit in units]
-        line = _with_gaps(units, [unit.lines[own] for unit, own in zip(units, ranks, strict=True)])
-        log_prob = sum(unit.found[own].log_prob for unit, own in zip(units, ranks, strict=True))
-        found.setdefault(str(line), (line, log_prob))
-    (text, (line, log_prob)), *others = found.items()
-    alternatives = tuple(Alternative(other, each) for other, (_, each) in others)
-    links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
-    alignment = joined_links(links) if options.alignment else None
-    diff = options.diff(joined(part for unit in units for part in (unit.before, unit.core, unit.after)), line)
-    return Translation(str(source), text, log_prob, alternatives, len(units), line, diff, alignment)
-
-
-def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
-    """Join translations of units with what is between the units: items, and spaces if the target language has them."""
-    parts, gap, before = list[Line](), list[Line](), ("", "")
-    for unit, line in zip(units, lines, strict=True):
-        gap.append(unit.before)
-        if line.text:
-            parts += [placing.gap(joined(gap), before, (unit.core.text[:1], line.text[0])), line]
-            gap, before = [], (unit.core.text[-1:], line.text[-1])
-        gap.append(unit.after)
-    whole = joined([*parts, *gap])
-    return whole._replace(text=whole.text.strip())

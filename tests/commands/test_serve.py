@@ -1,12 +1,10 @@
 """`nmt serve`: signals end it after the accepted requests; options that cannot work are explained."""
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
@@ -29,14 +27,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_a_server_after_the_accepted_requests(
-    number: signal.Signals, model: Path, repository: Path, tmp_path: Path
+    number: signal.Signals, model: Path, warm_python: str, tmp_path: Path
 ) -> None:
-    """Not with the fixture `warm_python`, whose folder for temporary files is fixed."""
     keys = write_lines(tmp_path / "keys", "one key", "", "another")
     arguments = ["serve", "-m", model, "--port", "0", "--api-keys", keys, "--cors", "https://a.example"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(repository)}
-    command = [sys.executable, "-m", "nmt", *map(str, arguments)]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as program, ExitStack() as stack:
+    main = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; import nmt.cli; nmt.cli.main()"
+    command = [warm_python, "-c", main, *map(str, arguments)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program, ExitStack() as stack:
         stack.callback(program.kill)  # if a check fails
         assert program.stderr is not None
         started = program.stderr.readline()

@@ -141,7 +141,7 @@ class TestInput:
             path = write_lines(tmp_path / name, "the cat sleeps")
             refused = run_command("translate", "-m", model, "-i", path)
             assert (refused.exit_code, refused.stdout) == (2, "")
-            assert f"--input {path}: files in the format .{name.lower().split('.')[1]} are not" in refused.stderr
+            assert f"{path}: files in the format .{name.lower().split('.')[1]} are not" in refused.stderr
             assert "convert it to one of the formats srt, vtt, json, " in refused.stderr
         as_text = run_command("translate", "-m", model, "-i", tmp_path / "song.lrc", "--format", "text", "-q")
         assert as_text.stdout.count("\n") == 1

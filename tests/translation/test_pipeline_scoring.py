@@ -16,7 +16,7 @@ from nmt.system.console import Console
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
 from nmt.text.words import words
-from nmt.translation.pipeline import LineInput, process_lines, score_batch, score_given
+from nmt.translation.pipeline import LineInput, process_lines, score_batch
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import SENTENCES, log_probs_without_cache
@@ -43,17 +43,16 @@ class TestScoreGiven:
     def test_log_probs_equal_teacher_forcing(self, translator: Translator, loaded: LoadedModel) -> None:
         encode = loaded.tokenizers.source.encode
         pairs = list(itertools.pairwise(SENTENCES))
-        scored = score_given(translator, [line for line, _ in pairs], [text for _, text in pairs], translator.options())
-        for one, (line, text) in zip(scored, pairs, strict=True):
+        data = "".join(f"{line}\n" for line, _ in pairs).encode()
+        rows = through_stream(translator, data, [text for _, text in pairs], as_json=True).splitlines()
+        for row, (line, text) in zip(map(json.loads, rows), pairs, strict=True):
             ids = encode(text)
             table = log_probs_without_cache(loaded.model, [*encode(line), EOS], ids)
             expected = [float(table[i, token]) for i, token in enumerate([*ids, EOS])]
-            assert [value for _, value in one.tokens] == pytest.approx(expected, abs=1e-4)
-            assert json.loads(one.as_row(True))["log_prob"] == pytest.approx(sum(expected), abs=1e-3)
-            assert (
-                "".join(token for token, _ in one.tokens)
-                == "".join(loaded.tokenizers.target.pieces[i] for i in ids) + "</s>"
-            )
+            assert [token["log_prob"] for token in row["tokens"]] == pytest.approx(expected, abs=2e-4)
+            assert row["log_prob"] == pytest.approx(sum(expected), abs=1e-3)
+            pieces = [loaded.tokenizers.target.pieces[i] for i in ids]
+            assert [token["token"] for token in row["tokens"]] == [*pieces, "</s>"]
 
     def test_one_row_for_each_line(self, translator: Translator) -> None:
         data = b"the cat\n\n \t\n\xff\xfe\x00\na\xe2\x80\xa8dog\r\nlast"
@@ -75,8 +74,8 @@ class TestScoreGiven:
 
     def test_log_probs_are_those_of_the_first_model(self, translator: Translator, loaded: LoadedModel) -> None:
         other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
-        given = ["the cat", "we drink tea"], ["il gatto", ""], translator.options()
-        assert score_given(Translator(loaded, CPU, [other]), *given) == score_given(translator, *given)
+        given = b"the cat\nwe drink tea\n", ["il gatto", ""], True
+        assert through_stream(Translator(loaded, CPU, [other]), *given) == through_stream(translator, *given)
 
 
 class TestAlignment:

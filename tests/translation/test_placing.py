@@ -31,9 +31,9 @@ from nmt.text.words import words
 from nmt.translation.options import Term, TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placing import edges, place, place_terms
-from nmt.translation.result import Alternative
+from nmt.translation.result import Alternative, Unit
 from nmt.translation.sinks import StreamOutput
-from nmt.translation.translator import Translator, Unit
+from nmt.translation.translator import Translator
 from tests.builders import LINES_WITH_ITEMS, spelling_model
 
 DIAGONAL: Links = [(i, i) for i in range(9)]

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -413,13 +411,6 @@ def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> No
     assert one.text == translator.translate(SENTENCES[:1])[0].text
     with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'Translater'"):
         nmt.Translater  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_import_of_the_package_leaves_torch_out() -> None:
-    program = (
-        "import sys, nmt; assert 'torch' not in sys.modules; from nmt import Translator; assert 'torch' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_tag_of_the_training_text_precedes_each_source() -> None:

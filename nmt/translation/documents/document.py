@@ -1,22 +1,31 @@
-"""A document: its entries, which are texts with a function that writes a translation, and the file with these.
+r"""A document: its texts, and the file with their translations.
 
->>> content = Content.decode(b"a: Hello\n", "notes")
->>> edits = Edits(content)
->>> edits.entry(read_text("Hello"), 3, 8).write(read_text("Ciao"))
->>> edits.encoded()
-b'a: Ciao\n'
+A format is a function that finds the texts of a `Content` and gives each to `Texts`, which returns the translation; it
+yields the spans of the file that are replaced, so that all else stays byte for byte. It is called twice: at first there
+are no translations, and `Texts` collects what there is to translate.
+
+>>> def read_notes(content, texts):
+...     for line in content.lines:
+...         made = texts.replaced(line.text, read_text(line.text), content.place(line.start))
+...         yield line.start, line.start + len(line.text), made
+>>> content = Content("notes", "Hello\n", ReadOptions("text"))
+>>> Document("notes", lambda texts: content.replaced(read_notes, texts)).translated(lambda text: Line("Ciao"))
+b'Ciao\n'
 """
 
 import codecs
 import re
+import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from nmt.errors import ConfigError, DataError
+from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import ITEM, Item, Line, item_of, joined, read
+from nmt.text.languages import UNSPACED, UNSPACED_TEXT
 
 # `text` is lines of text, which are no document.
 Format = Literal[
@@ -30,10 +39,6 @@ MARKS = {
 }  # fmt: skip
 # Codecs of Python that are no encodings of files, by the names of `codecs.lookup`.
 _NO_CHARSETS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
-# Why there is no text to translate in a table whose translations go to a column.
-TRANSLATED = (
-    "all have a text in {} already, which is kept; empty it to translate again, or name another one with --into"
-)
 # splitlines() would also split at U+2028 and other characters; CR CR LF is written by programs in text mode
 _LINE = re.compile(r"(?=.|[\r\n])([^\r\n]*)(?:\r+\n|\r|\n|\Z)")
 _LINE_END = re.compile(r"\r+\n|\r|\n")
@@ -41,29 +46,15 @@ _LINE_END = re.compile(r"\r+\n|\r|\n")
 # from the start of a run of spaces, and possessive: otherwise long runs take quadratic time
 SPACES = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
 
+# In Chinese not before punctuation.
+_BREAKABLE = re.compile(rf" +|(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])")
+# The end of a line of three words or more that ends no sentence.
+_UNFINISHED = re.compile(r"[^\s]+ +[^\s]+ +(?:[^\r\n]* )?[^\s]*[^\s.!?:;…。！？：；](?<![.!?:][\"'”’»)\]])")
 
-class Entry(NamedTuple):
-    """A text to translate, perhaps of several lines."""
-
-    line: Line
-    place: str  # what identifies it in messages: a line number or an id
-    # Puts a translation in its place.
-    write: Callable[[Line], object]
-
-
-@dataclass(frozen=True)
-class Document:
-    """The entries of a file, in order."""
-
-    name: str
-    entries: Sequence[Entry]
-    # Returns the file with the translations that were written. Raises DataError for a character that the file's
-    # encoding does not have.
-    encoded: Callable[[], bytes]
-    # Why there may be no text to translate, and what to do.
-    without_texts: str = "it has no text"
-    # What is left as it is though it may have text, and where.
-    kept: tuple[str, Sequence[str]] = ("", ())
+# A span of a file, and what it becomes.
+Replacement = tuple[int, int, str]
+# Yields the replacements of a format.
+Read = Callable[["Content", "Texts"], Iterable[Replacement]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,18 @@ class ReadOptions:
             ("--exclude", self.excluded, ("json",)),
         ):
             if given and self.format not in formats:
-                raise ConfigError(f"{option}: the format {self.format} has no columns or keys for it; leave it out")
+                advice = "leave it out, or give another format, such as --format tsv"
+                raise ConfigError(f"{option}: the format {self.format} has no columns or keys for it; {advice}")
+
+    @property
+    def without_texts(self) -> str:
+        """Why a file has no text to translate, and what to do."""
+        if self.format in ("po", "xliff"):
+            return "all its texts have a translation already, which is kept"
+        if self.into:
+            place = f"{self.into} already, which is kept; empty it to translate again, or name another one with --into"
+            return f"all have a text in {place}"
+        return "it has no text"
 
 
 class FileLine(NamedTuple):
@@ -99,16 +101,17 @@ class FileLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Content:
-    """The text of a file, and how it is encoded."""
+    """The text of a file, how it is encoded, and how it is read."""
 
     # The file in error messages.
     name: str
     text: str
+    options: ReadOptions
     encoding: str = "utf-8"
     mark: bytes = b""
 
     @classmethod
-    def decode(cls, data: bytes, name: str, declared: str | None = None) -> "Content":
+    def decode(cls, data: bytes, name: str, options: ReadOptions, declared: str | None = None) -> "Content":
         """Decode a file by its byte order mark, else in the encoding that it declares, else in UTF-8.
 
         Raises DataError, with the line, for bytes that are invalid in that encoding.
@@ -128,10 +131,23 @@ class Content:
             line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
             advice = "convert the file: iconv -f ENCODING -t UTF-8 FILE > NEWFILE"
             raise DataError(f"{name}:{line}: not {encoding.upper()}: {error}; {advice}") from None
-        return cls(name, text, encoding, mark)
+        return cls(name, text, options, encoding, mark)
 
-    def encode(self, text: str, errors: str = "strict") -> bytes:
-        """Encode text as the file was. Raises DataError for a character that this encoding does not have."""
+    def replaced(self, read: Read, texts: "Texts") -> bytes:
+        """Return the file with the replacements of a format; of those that overlap, the first.
+
+        Raises as `encode` does.
+        """
+        parts, position = list[str](), 0
+        for start, end, text in sorted(read(self, texts), key=lambda one: one[:2]):
+            if start >= position:
+                parts += [self.text[position:start], text]
+                position = end
+        return self.encode("".join([*parts, self.text[position:]]))
+
+    def encode(self, text: str) -> bytes:
+        """Encode text as the file was. Raises DataError for a character that neither encoding nor format can write."""
+        errors = "xmlcharrefreplace" if self.options.format in ("html", "android", "xliff") else "strict"
         try:
             return self.mark + text.encode(self.encoding, errors)
         except UnicodeEncodeError as error:
@@ -155,6 +171,10 @@ class Content:
         """Return an error with file and line."""
         return DataError(f"{self.name}:{self.line_number(position)}: {message}")
 
+    def place(self, position: int) -> str:
+        """Return the line of a position for messages."""
+        return f"line {self.line_number(position):,}"
+
     def line_number(self, position: int) -> int:
         """Return the number of the line, from 1, that a position is in."""
         return bisect_right(self._line_ends, position) + 1
@@ -164,37 +184,55 @@ class Content:
         return [match.end() for match in _LINE_END.finditer(self.text)]
 
 
-class Edits:
-    """Replacements of spans of a text, in which all else stays byte for byte."""
+class Texts:
+    """What a format gives its texts to, in order, for their translations.
 
-    def __init__(self, content: Content) -> None:
-        self.content = content
-        self._replacements: list[tuple[int, int, str]] = []
+    Plural and select messages of ICU are kept.
+    """
 
-    def replace(self, start: int, end: int, text: str) -> None:
-        """Replace a span, with what was replaced in it; texts for one position are inserted in the order of calls."""
-        self._replacements.append((start, end, text))
+    def __init__(self, translate: Callable[[Line], Line | None] = lambda _: None) -> None:
+        self._translate = translate
+        self.entries = list[tuple[Line, str]]()  # each text, perhaps of several lines, and its place in messages
+        self.kept: dict[str, list[str]] = {}  # the places of what stays though it may have text, by what it is
 
-    def entry(self, line: Line, start: int, end: int, form: Callable[[Line], str] = str, place: str = "") -> Entry:
-        """Return the entry of a span, by default named by its line; `form` makes a translation a part of the format.
+    def translation(self, line: Line, place: str) -> Line | None:
+        """Return the translation of a text; None: the text stays as it is."""
+        if ICU_ARGUMENT.search(str(line)):
+            self.keep("plural or select message of ICU", place)
+            return None
+        self.entries.append((line, place))
+        return self._translate(line)
 
-        Where the translation equals the text, the span stays as it is.
+    def replaced(self, raw: str, line: Line, place: str, form: Callable[[Line], str] = str) -> str:
+        """Return a part of a file with the translation of the text that it is; the same if nothing changes."""
+        translation = self.translation(line, place)
+        return raw if translation is None or translation == line else form(translation)
+
+    def keep(self, what: str, place: str) -> None:
+        """Record what stays as it is: a singular noun, and a rest."""
+        self.kept.setdefault(what, []).append(place)
+
+
+class Document:
+    """The texts of a file, and the file with translations."""
+
+    def __init__(self, name: str, write: Callable[[Texts], bytes], without_texts: str = "it has no text") -> None:
+        """Find the texts; `write` returns the file with the translations that the `Texts` return."""
+        self.name, self._write, self.without_texts = name, write, without_texts
+        self.texts = Texts()
+        write(self.texts)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The different lines to translate."""
+        return list(dict.fromkeys(line for text, _ in self.texts.entries for line in lines_in(text)))
+
+    def translated(self, translate: Callable[[Line], Line | None]) -> bytes:
+        """Return the file with the translation that a function returns for each text; None: it stays as it is.
+
+        Raises DataError for a character that the file's encoding does not have.
         """
-
-        def write(translation: Line) -> None:
-            if translation != line:
-                self.replace(start, end, form(translation))
-
-        return Entry(line, place or f"line {self.content.line_number(start):,}", write)
-
-    def encoded(self, errors: str = "strict") -> bytes:
-        """Return the file with the replacements."""
-        parts, position = list[str](), 0
-        for start, end, replacement in sorted(self._replacements, key=lambda one: one[:2]):
-            if start >= position:
-                parts += [self.content.text[position:start], replacement]
-                position = end
-        return self.content.encode("".join([*parts, self.content.text[position:]]), errors)
+        return self._write(Texts(translate))
 
 
 def read_text(text: str) -> Line:
@@ -220,3 +258,83 @@ def formed(line: Line, escape: Callable[[str], str]) -> str:
         escape(piece) if isinstance(piece, str) else piece.text if piece.is_markup else escape(piece.text)
         for piece in line.pieces()
     )
+
+
+def paragraphs(text: Line) -> list[Line]:
+    """Return the paragraphs of a text at even indices, between them the line breaks and the spaces around it.
+
+    Line breaks inside a sentence are parts of a paragraph.
+
+    >>> text = read_text("My father has\\na rabbit.\\nGood!")
+    >>> list(map(str, lines_in(text)))
+    ['My father has a rabbit.', 'Good!']
+    >>> str(with_lines(text, {lines_in(text)[0]: Line("Mio padre ha un coniglio.")}))
+    'Mio padre ha\\nun coniglio.\\nGood!'
+    """
+    breaks = [match for match in SPACES.finditer(text.text) if not _is_inside_sentence(match)]
+    return text.cut([position for match in breaks for position in match.span()])
+
+
+def _is_inside_sentence(space: re.Match[str]) -> bool:
+    before = re.split(r"[\r\n]", space.string[max(0, space.start() - 200) : space.start()])[-1].lstrip()
+    is_wrap = space[0].count("\n") == 1 and space.string[space.end() : space.end() + 1].islower()
+    return is_wrap and bool(_UNFINISHED.fullmatch(before))
+
+
+def lines_in(text: Line) -> list[Line]:
+    """Return the paragraphs of a text with a letter outside of their items, each as one line."""
+    lines = (_unwrapped(paragraph) for paragraph in paragraphs(text)[::2])
+    return [line for line in lines if any(map(str.isalpha, line.text))]
+
+
+def with_lines(text: Line, translations: Mapping[Line, Line]) -> Line:
+    """Return a text with translations of its paragraphs, each in as many lines as the paragraph."""
+    parts = list[Line]()
+    for part in paragraphs(text):
+        if translation := translations.get(_unwrapped(part)):
+            breaks = SPACES.findall(part.text)
+            first, *others = wrap(translation, len(breaks) + 1)
+            parts += [first, *(each for line in others for each in (Line(breaks[0]), line))]
+        else:
+            parts.append(part)
+    return joined(parts)
+
+
+def _unwrapped(paragraph: Line) -> Line:
+    return Line(SPACES.sub(" ", paragraph.text), paragraph.items)
+
+
+def wrap(line: Line, count: int, widest: int = 0) -> list[Line]:
+    """Break a line into at most `count` lines of similar width; fewer if none is then wider than `widest`.
+
+    >>> [str(line) for line in wrap(Line("Non so che cosa fare adesso"), 2, widest=20)]
+    ['Non so che cosa', 'fare adesso']
+    """
+    parts = line.cut([match.end() for match in _BREAKABLE.finditer(line.text)])
+    lines = [line]
+    for most in range(1, count + 1):
+        room = width(line) // most
+        while len(lines := _filled(parts, room)) > most:
+            room += 1
+        if max(map(width, lines)) <= widest:
+            break
+    return lines
+
+
+def _filled(parts: Sequence[Line], room: int) -> list[Line]:
+    """Return lines, each filled as far as the room allows."""
+    lines = [Line("")]
+    for part in parts:
+        longer = joined([lines[-1], part])
+        if lines[-1].text and width(longer) > room:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return [Line(line.text.rstrip(), line.items) for line in lines]
+
+
+def width(line: Line) -> int:
+    """Return the columns of a line without its markup; Chinese and similar characters take two."""
+    text = line.text.rstrip().replace(ITEM, "")
+    columns = sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
+    return columns + sum(len(item.text) for item in line.items if not item.is_markup)

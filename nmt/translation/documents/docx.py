@@ -14,7 +14,7 @@ from lxml import etree
 
 from nmt.errors import ConfigError, DataError
 from nmt.text.items import Item, Line, joined
-from nmt.translation.documents.document import Document, Entry, code_line, formed, read_text
+from nmt.translation.documents.document import Texts, code_line, formed, read_text
 
 # At even indices code, at odd ones texts.
 _TEXT = re.compile(r"<w:t(?: [^>]*)?>([^<]*)</w:t>")
@@ -27,38 +27,34 @@ _MOST_UNPACKED = 1 << 28  # bytes: an archive of some kilobytes may unpack to gi
 _EMPTY = re.compile(r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>|<w:(hyperlink|ins)\b[^>]*></w:\1>")
 
 
-def read_docx(data: bytes, name: str) -> Document:
-    """Find the paragraphs. Raises DataError for a damaged file, ConfigError without python-docx."""
+def write_docx(data: bytes, name: str, texts: Texts) -> bytes:
+    """Return a file with translated paragraphs. Raises DataError for a damaged one, ConfigError without python-docx."""
     try:
         from docx import Document as open_docx
 
         if sum(member.file_size for member in ZipFile(BytesIO(data)).infolist()) > _MOST_UNPACKED:
             raise ValueError(f"more than {_MOST_UNPACKED >> 20} MiB when unpacked")
-        parts, entries, kept = list(open_docx(BytesIO(data)).part.package.iter_parts()), list[Entry](), list[str]()
-        for part in parts:
+        document = open_docx(BytesIO(data))
+        for part in document.part.package.iter_parts():
             if part.content_type.endswith(("document.main+xml", "header+xml", "footer+xml")):
                 for i, found in enumerate(part.element.xpath(".//w:p[not(ancestor::w:p)][.//w:t/text()]"), start=1):
-                    entries.append(_entry(found, f"paragraph {i:,} of {part.partname.filename}"))
+                    _translate_paragraph(found, texts, f"paragraph {i:,} of {part.partname.filename}")
             elif b"</w:t>" in part.blob:
-                kept.append(part.partname.filename)
+                texts.keep("part with notes or comments", part.partname.filename)
+        document.save(output := BytesIO())
+        return output.getvalue()
     except ImportError:
         raise ConfigError(f"{name}: docx needs python-docx: pip install python-docx") from None
     except Exception as error:  # of zipfile, zlib, lxml and python-docx, which have no class in common
         raise DataError(f"{name}: damaged, or no document of Word: {error}; save it again as .docx") from None
 
-    def encoded() -> bytes:
-        parts[0].package.save(output := BytesIO())
-        return output.getvalue()
 
-    return Document(name, entries, encoded, kept=("part with notes or comments", kept))
-
-
-def _entry(paragraph: etree._Element, place: str) -> Entry:
-    """Return the entry of a paragraph; a format is the tags before a text and those behind it."""
+def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) -> None:
+    """Translate a paragraph; a format is the tags before a text and those behind it."""
     raw = _INVISIBLE.sub("", etree.tostring(paragraph, encoding=str, with_tail=False)).replace("<w:rPr></w:rPr>", "")
-    (head, *texts, tail), around, properties = _TEXT.split(raw), "", ""
+    (head, *parts, tail), around, properties = _TEXT.split(raw), "", ""
     spans, sizes, lines = list[tuple[str, tuple[str, str], str]](), Counter[tuple[str, str]](), list[Line]()
-    for code, text in zip([head, *texts[1::2]], texts[::2], strict=True):
+    for code, text in zip([head, *parts[1::2]], parts[::2], strict=True):
         for tag in _AROUND.findall(code):
             around = re.sub(r"<(w:\w+)[^>]*></\1>", "", around + tag)
         properties = ([properties] + [run for run in _RUN.findall(code) if run != "</w:r>"])[-1].removeprefix("<w:r>")
@@ -76,11 +72,7 @@ def _entry(paragraph: etree._Element, place: str) -> Entry:
         part = read_text(unescape(text))
         lines += [part] if form == usual else [code_line(opening), part, code_line(closing)]
     line = joined(lines)
-
-    def write(translation: Line) -> None:
-        if translation != line:
-            made = formed(translation, lambda text: f'<w:t xml:space="preserve">{escape(text)}</w:t>' if text else "")
-            made = f"{head}{spans[0][1][1]}{begin}{made}{end}{spans[-1][1][0]}{tail}"
-            paragraph[:] = etree.fromstring(_EMPTY.sub("", _EMPTY.sub("", made)))[:]
-
-    return Entry(line, place, write)
+    if (translation := texts.translation(line, place)) is not None and translation != line:
+        made = formed(translation, lambda text: f'<w:t xml:space="preserve">{escape(text)}</w:t>' if text else "")
+        made = f"{head}{spans[0][1][1]}{begin}{made}{end}{spans[-1][1][0]}{tail}"
+        paragraph[:] = etree.fromstring(_EMPTY.sub("", _EMPTY.sub("", made)))[:]

@@ -2,20 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from nmt.errors import ConfigError
 from nmt.text.items import Line
-from nmt.translation.documents.document import TRANSLATED, Content, Document, Edits, Entry, ReadOptions, read_text
+from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, read_text
 
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 # Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Keys that begin so hold no text: those of Application Resource Bundles (`@title`), and `$schema`.
-_METADATA = ("@", "$")
 # The last words of keys whose strings a program reads; a label under such a key begins with a capital or has a space.
 _RESERVED = re.compile(
     r"(?:.*[_.-])?(?:id|uuid|class|class_?name|type|href|url|uri|src|key|slug|icon|colou?r|locale|lang|language|dir|format)",
@@ -44,6 +41,11 @@ class _Value(NamedTuple):
         return {*self.keys, *accumulate(self.keys, "{}.{}".format)}
 
     @property
+    def is_metadata(self) -> bool:
+        """Whether a key of Application Resource Bundles (`@title`), or one such as `$schema`, leads to the value."""
+        return any(key.startswith(("@", "$")) for key in self.keys)
+
+    @property
     def is_for_programs(self) -> bool:
         """Whether a program reads the string, by its key or its form."""
         text, key = str(self.value), _CAMEL.sub("_", self.keys[-1]) if self.keys else ""
@@ -51,32 +53,52 @@ class _Value(NamedTuple):
         return bool((text and not is_label and _RESERVED.fullmatch(key)) or _READ_BY_PROGRAMS.fullmatch(text))
 
 
-def read_json(content: Content, options: ReadOptions) -> Document:
-    """Find the strings of a JSON file but those that a program reads, or only those at or below keys.
+def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the strings of a JSON file but those that a program reads, or only those at or below keys.
 
-    Strings at or below an excluded key are left out. Raises DataError for invalid JSON, ConfigError for an unknown key.
+    Strings at or below an excluded key are left out. Of JSON lines, each must have the keys; null is no text, and a
+    translation may get another key. Raises DataError for invalid JSON and unknown keys, ConfigError without keys.
     """
-    check_json(content, content.text, 0)
-    strings = [one for one in _values(content.text) if isinstance(one.value, str)]
-    known = set[str]().union(*(one.names for one in strings))
-    if unknown := [name for name in (*options.columns, *options.excluded) if name not in known]:
-        raise ConfigError(f"--column or --exclude {unknown[0]}: {content.name} has no string with this key")
-    strings = [one for one in strings if not one.names.intersection(options.excluded)]
-    kept = list[str]()
-    if options.columns:
-        strings = [one for one in strings if one.names.intersection(options.columns)]
-    else:
-        strings = [one for one in strings if not any(key.startswith(_METADATA) for key in one.keys)]
-        kept = [one.place for one in strings if one.is_for_programs]
-        strings = [one for one in strings if not one.is_for_programs]
-    edits = Edits(content)
-    entries = [_entry(edits, one, one.start, one.place or "the only string") for one in strings]
-    return Document(content.name, entries, edits.encoded, kept=("string by its key or form (--column KEY)", kept))
+    options, is_lines = content.options, content.options.format == "jsonl"
+    if is_lines and not options.columns:
+        raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
+    for text, start in content.lines if is_lines else [FileLine(content.text, 0)]:
+        if is_lines and not text.strip():
+            continue
+        check_json(content, text, start)
+        values = [one._replace(start=start + one.start, end=start + one.end) for one in _values(text)]
+        strings = [one for one in values if isinstance(one.value, str | None)]
+        known = set[str]().union(*(one.names for one in strings))
+        if unknown := [name for name in (*options.columns, *options.excluded) if name not in known]:
+            found = ", ".join(one.place for one in values)[:200]
+            raise content.error(start, f"found the keys {found}, expected a string for {unknown[0]!r}")
+        for one in strings:
+            is_chosen = one.names.intersection(options.columns) if options.columns else not one.is_metadata
+            if one.value is None or not is_chosen or one.names.intersection(options.excluded):
+                continue
+            place = content.place(start) if is_lines else one.place or "the only string"
+            if one.is_for_programs and not options.columns:
+                texts.keep("string by its key or form (--column KEY)", place)
+            elif options.into in (None, one.place):
+                raw = content.text[one.start : one.end]
+                yield one.start, one.end, texts.replaced(raw, read_text(str(one.value)), place, _quoted)
+            else:
+                yield from _with_key(content, texts, values, one)
 
 
-def _entry(edits: Edits, string: _Value, start: int, place: str) -> Entry:
-    end = start + string.end - string.start
-    return edits.entry(read_text(str(string.value)), start, end, lambda line: _quoted(str(line)), place)
+def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:
+    """Yield the translation of a string under the key of `--into` beside it, unless that has one already."""
+    into = content.options.into or ""
+    parent, _, key = into.rpartition(".")
+    target = next((one for one in values if one.place == into), source._replace(value=None, start=source.end))
+    is_other = any(one.place.startswith((f"{into}.", f"{into}[")) for one in values)
+    if is_other or parent != source.place.rpartition(".")[0] or not isinstance(target.value, str | None):
+        raise content.error(source.start, f"--into {into}: found another value, expected a string or no such key")
+    if not str(target.value or "").strip():
+        translation = texts.translation(read_text(str(source.value)), content.place(source.start))
+        if translation is not None:
+            is_new = target.place != into
+            yield target.start, target.end, f", {_quoted(key)}: " * is_new + _quoted(translation)
 
 
 def check_json(content: Content, text: str, start: int) -> None:
@@ -114,49 +136,6 @@ def _values(text: str) -> Iterator[_Value]:
             expects_key = token[0] in "{," and bool(path) and isinstance(path[-1], str)
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: Line | str) -> str:
     """Return a string as JSON in UTF-8, which has no unpaired surrogates."""
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
-
-
-def read_json_lines(content: Content, options: ReadOptions) -> Document:
-    """Find the strings with certain keys of each line; a translation replaces it or gets another key.
-
-    Keys may be nested, as in `translation.en`. Null is no text; lines whose value of the other key is a string that is
-    not empty have a translation already. Raises ConfigError without keys, DataError for a line that lacks one.
-    """
-    if not options.columns:
-        raise ConfigError("--column: which key of the lines is translated? give its name, such as --column text")
-    edits, entries = Edits(content), list[Entry]()
-    for number, line in enumerate(content.lines, 1):
-        if not line.text.strip():
-            continue
-        check_json(content, line.text, line.start)
-        values = {one.place: one for one in _values(line.text)}
-        for column in options.columns:
-            source, found = values.get(column), ", ".join(values)[:200]
-            if source is None or not isinstance(source.value, str | None):
-                raise content.error(line.start, f"found the keys {found}, expected a string for {column!r}")
-            if source.value is not None:
-                entry = _entry(edits, source, line.start + source.start, f"line {number:,}")
-                into = options.into if options.into != column else None
-                entries += [entry] if into is None else _into(edits, line.start, entry, values, (column, into))
-    without = TRANSLATED.format(options.into) if options.into else "it has no text"
-    return Document(content.name, entries, edits.encoded, without)
-
-
-def _into(edits: Edits, start: int, entry: Entry, values: dict[str, _Value], keys: tuple[str, str]) -> list[Entry]:
-    """Return the entry of one key with its translation under another one, if that has none yet."""
-    column, into = keys
-
-    def write(line: Line, first: int, last: int, key: str = "") -> None:
-        edits.replace(start + first, start + last, key + _quoted(str(line)))
-
-    if (target := values.get(into)) is not None and isinstance(target.value, str | None):
-        is_empty = not (target.value or "").strip()
-        return [entry._replace(write=partial(write, first=target.start, last=target.end))] * is_empty
-    (parent, _, key), end = into.rpartition("."), values[column].end
-    is_other = any(one.startswith((f"{into}.", f"{into}[")) for one in values) or target is not None
-    if is_other or parent != column.rpartition(".")[0]:
-        raise edits.content.error(start, f"--into {into}: found another value, expected a string or no such key")
-    return [entry._replace(write=partial(write, first=end, last=end, key=f", {_quoted(key)}: "))]
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False))

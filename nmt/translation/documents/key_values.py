@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator
 
 from nmt.text.items import Line
-from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, read_text
+from nmt.translation.documents.document import Content, Replacement, Texts, read_text
 
 # https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io.Reader-
 _PROPERTY = re.compile(
@@ -19,27 +20,26 @@ _ESCAPE = re.compile(r"\\(?:[uU]([\dA-Fa-f]{4})|(\r\n|[\s\S])[ \t\f]*)")
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
-def read_key_values(content: Content, options: ReadOptions) -> Document:
-    """Find the values of a file in the format `properties` or `strings`.
+def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the values of a file in the format `properties` or `strings`.
 
     In .properties without other characters than those of ASCII, they are written as `\\u00e8`. In messages of Java with
     `{0}`, apostrophes are doubled.
     """
-    is_java, edits, entries = options.format == "properties", Edits(content), list[Entry]()
+    is_java = content.options.format == "properties"
     is_ascii = content.text.isascii() or content.encoding == "latin-1"
     for match in (_PROPERTY if is_java else _STRING).finditer(content.text):
-        if match["value"] is None:
+        if (value := match["value"]) is None:
             continue
-        text = _ESCAPE.sub(lambda one: _unescaped(one, is_java), match["value"])
+        text = _ESCAPE.sub(lambda one: _unescaped(one, is_java), value)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         is_message = is_java and bool(re.search(r"\{\d", text)) and "'" not in text.replace("''", "")
-        line = read_text(text.replace("''", "'") if is_message else text)
 
         def form(line: Line, is_message: bool = is_message) -> str:
             return _escaped(str(line).replace("'", "''") if is_message else str(line), is_java, is_ascii)
 
-        entries.append(edits.entry(line, *match.span("value"), form))
-    return Document(content.name, entries, edits.encoded)
+        line = read_text(text.replace("''", "'") if is_message else text)
+        yield *match.span("value"), texts.replaced(value, line, content.place(match.start("value")), form)
 
 
 def _unescaped(escape: re.Match[str], is_java: bool) -> str:

@@ -5,7 +5,7 @@ by a pattern.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
 
 from nmt.text.items import Item, Line, joined, read
-from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, code_line, formed
+from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
 # Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
@@ -28,35 +28,36 @@ _DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?).*|\{(?:[%{].*[%}]|:.*
 _DEFINITION = re.compile(r":[ \t]+")
 
 
-def read_markdown(content: Content, _: ReadOptions) -> Document:
-    """Find the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
-    edits, entries, kept, text, cursor = Edits(content), list[Entry](), list[str](), content.text, 0
+def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
+    text, cursor, environment = content.text, 0, dict[str, Any]()
     front = _FRONT_MATTER.match(text)
     hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
     starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
-    environment = dict[str, Any]()
-    for block in _parser().parse(hidden + text[len(front[0]) if front else 0 :], environment):
+    for block in _parser().parse(hidden + text[front.end() if front else 0 :], environment):
         if block.type != "inline" or block.map is None or not block.content:
             continue
-        groups, count = [list[tuple[int, int]]()], 0
-        for number, line in enumerate(block.content.split("\n"), block.map[0]):
+        groups, lines = [list[tuple[int, int]]()], block.content.split("\n")
+        for number, line in enumerate(lines, block.map[0]):
             cursor = max(cursor, starts[min(number, len(starts) - 1)])
             # a bar in a cell is escaped
-            if found := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor):
-                count, cursor, start = count + 1, found.end(), found.end() - len(found[0].lstrip())
-                if definition := _DEFINITION.match(line):
-                    start += definition.end()
-                is_directive = bool(_DIRECTIVE.fullmatch(line))
-                groups += [[]] * (is_directive or definition is not None)
-                if not is_directive:
-                    groups[-1] = [*groups[-1], (start, found.end())]
-        if count <= block.content.count("\n"):
-            kept.append(f"line {block.map[0] + 1:,}")
-            continue
+            if not (found := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor)):
+                texts.keep("text that was not found", f"line {block.map[0] + 1:,}")
+                groups.clear()
+                break
+            cursor, start = found.end(), found.end() - len(found[0].lstrip())
+            if definition := _DEFINITION.match(line):
+                start += definition.end()
+            is_directive = bool(_DIRECTIVE.fullmatch(line))
+            groups += [[]] * (is_directive or definition is not None)
+            if not is_directive:
+                groups[-1] = [*groups[-1], (start, found.end())]
         for spans in filter(None, groups):
-            together = _line("\n".join(text[first:last] for first, last in spans), environment.get("references", {}))
-            entries.append(edits.entry(together, spans[0][0], spans[-1][1], lambda line: formed(line, str)))
-    return Document(content.name, entries, edits.encoded, kept=("text that was not found", kept))
+            start, end = spans[0][0], spans[-1][1]
+            labels = environment.get("references", {})
+            paragraph = _line("\n".join(text[first:last] for first, last in spans), labels)
+            made = texts.replaced(text[start:end], paragraph, content.place(start), lambda line: formed(line, str))
+            yield start, end, made
 
 
 @cache

@@ -10,16 +10,7 @@ from html import escape, unescape
 from typing import NamedTuple
 
 from nmt.text.items import Item, Line, Role, joined, read
-from nmt.translation.documents.document import (
-    Content,
-    Document,
-    Edits,
-    Entry,
-    ReadOptions,
-    code_line,
-    formed,
-    read_coded,
-)
+from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
 
 # A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays.
 _CODE = re.compile(
@@ -82,20 +73,26 @@ def _element_end(text: str, name: str, start: int) -> int | None:
     return None
 
 
-def read_html(content: Content, _: ReadOptions) -> Document:
-    """Find the texts of elements that are no part of a sentence, and of the attributes that people read."""
-    edits, entries, run, changed = Edits(content), list[Entry](), list[_Piece](), dict[str, str]()
-    for piece in (*_pieces(content.text), _Piece(len(content.text), len(content.text), "end")):
-        entries += _attributes(edits, piece, changed)
+def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the texts of elements that are no part of a sentence, and of the attributes that people read."""
+    run, tags, end = list[_Piece](), dict[str, str](), len(content.text)  # tags with translated attributes
+    for piece in (*_pieces(content.text), _Piece(end, end, "end")):
+        if piece.item and piece.item.name:
+            tags[piece.item.text] = _with_attributes(content, texts, piece.start, piece.item.text)
         if _INLINE.fullmatch(piece.element):
             run.append(piece)
             continue
+        raw = content.text[run[0].start : run[-1].end] if run else ""
+        same = "".join(tags.get(part, part) for part in (content.text[one.start : one.end] for one in run))
         if line := _line(content.text, run, lambda text: read(unescape(text))):
-            raw = content.text[run[0].start : run[-1].end]
             start = run[0].start + len(raw) - len(raw.lstrip())
-            entries.append(edits.entry(line, start, start + len(raw.strip()), partial(_formed, changed=changed)))
+            made = texts.replaced(same.strip(), line, content.place(start), partial(_formed, tags=tags))
+            yield start, start + len(raw.strip()), made
+        elif same != raw:
+            yield run[0].start, run[-1].end, same
+        if piece.item and piece.item.name:
+            yield piece.start, piece.end, tags[piece.item.text]
         run = []
-    return Document(content.name, entries, partial(edits.encoded, "xmlcharrefreplace"))
 
 
 def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) -> Line | None:
@@ -105,27 +102,27 @@ def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) ->
     return line._replace(text=line.text.strip()) if any(map(str.isalpha, line.text)) else None
 
 
-def _formed(line: Line, changed: dict[str, str]) -> str:
+def _formed(line: Line, tags: dict[str, str]) -> str:
     """Return a translation as HTML, in which tags may have changed."""
-    items = tuple(item._replace(text=changed.get(item.text, item.text)) for item in line.items)
+    items = tuple(item._replace(text=tags.get(item.text, item.text)) for item in line.items)
     return formed(line._replace(items=items), partial(escape, quote=False))
 
 
-def _attributes(edits: Edits, piece: _Piece, changed: dict[str, str]) -> Iterator[Entry]:
-    """Yield the entries of the attributes of a tag; `changed` gets the tag with the translations."""
-    tag = piece.item.text if piece.item and piece.item.name else ""
+def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> str:
+    """Return a tag with the translations of its attributes."""
     names = _ATTRIBUTES.union(name for name, tags in _TEXT_TAGS.items() if tags.match(tag))
-    for match in _ATTRIBUTE.finditer(tag):
-        quote = match[2][0] if match[2][0] in "\"'" else ""
 
-        def form(line: Line, attribute: re.Match[str] = match, quote: str = quote or '"') -> str:
-            value = f"{quote}{escape(str(line))}{quote}"
-            changed[tag] = changed.get(tag, tag).replace(attribute[0], attribute[0][: -len(attribute[2])] + value, 1)
-            return value
+    def replaced(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name.lower() not in names:
+            return match[0]
+        quote = value[0] if value[0] in "\"'" else ""
+        line, around = read(unescape(value.strip(quote or None))), quote or '"'
+        place = content.place(start + match.start(2))
+        made = texts.replaced(value, line, place, lambda made: f"{around}{escape(str(made))}{around}")
+        return match[0].removesuffix(value) + made
 
-        if match[1].lower() in names:
-            start = piece.start + match.start(2)
-            yield edits.entry(read(unescape(match[2].strip(quote or None))), start, start + len(match[2]), form)
+    return _ATTRIBUTE.sub(replaced, tag)
 
 
 _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style", "array", "integer-array"}
@@ -135,23 +132,23 @@ _STRING_ITEM = re.compile(r"\stype\s*=\s*[\"']string[\"']")
 _ANDROID_CODE = re.compile(r"(\\[^\"'\\]|\\\\|(?<!\\)\")")
 
 
-def read_android(content: Content, _: ReadOptions) -> Document:
-    """Find the strings of Android's resources, also of arrays and plurals, but those with `translatable="false"`."""
-    edits, entries, run, parent, is_text = Edits(content), list[Entry](), list[_Piece](), "", False
+def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the strings of Android's resources, also of arrays and plurals, but those with `translatable="false"`."""
+    run, parent, is_text = list[_Piece](), "", False
     for piece in _pieces(content.text):
         if piece.item is None or piece.element not in _RESOURCES:
             run.append(piece)
             continue
         is_xml = not any(one.item and one.item.text == "<![CDATA[" for one in run)
         if is_text and (line := _line(content.text, run, partial(_android_text, is_xml=is_xml))):
+            start, end = run[0].start, run[-1].end
             form = partial(formed, escape=partial(_android_escaped, is_xml=is_xml))
-            entries.append(edits.entry(line, run[0].start, run[-1].end, form))
+            yield start, end, texts.replaced(content.text[start:end], line, content.place(start), form)
         tag, is_opening, run = piece.item.text, piece.item.role == "opening", []
         if is_opening and piece.element != "item":
             parent = "" if _UNTRANSLATABLE.search(tag) else piece.element
         is_string = piece.element == "item" and (parent in ("string-array", "plurals") or _STRING_ITEM.search(tag))
         is_text = is_opening and not _UNTRANSLATABLE.search(tag) and (piece.element == "string" or bool(is_string))
-    return Document(content.name, entries, partial(edits.encoded, "xmlcharrefreplace"))
 
 
 def _android_text(text: str, is_xml: bool) -> Line:

@@ -4,12 +4,13 @@ https://www.gnu.org/software/gettext/manual/html_node/PO-Files.html
 """
 
 import re
-from functools import partial
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from nmt.text.items import Line
 from nmt.text.languages import primary_code
-from nmt.translation.documents.document import Content, Document, Edits, Entry, ReadOptions, formed, read_coded
+from nmt.translation.documents.document import Content, Replacement, Texts, formed, read_coded
 
 _LINE = re.compile(
     r'\s*(?:#.*|(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)(?![\w\[])\s*)?"((?:[^"\\]|\\.)*)"\s*)?'
@@ -33,14 +34,14 @@ class _Field(NamedTuple):
 _Message = dict[str, _Field]
 
 
-def read_po(content: Content, options: ReadOptions) -> Document:
-    """Find the messages without a translation, which get one marked as fuzzy.
+def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the strings of messages without a translation, which get one marked as fuzzy.
 
     The number of plural forms is that of the header's `Plural-Forms`. The first form is the translation of the singular
     if there are several, the others are that of the plural. Raises DataError for what is no PO file, or for a header
     with another target language.
     """
-    edits, entries, count, target = Edits(content), list[Entry](), 0, options.languages[1]
+    count, target = 0, content.options.languages[1]
     for message in _messages(content):
         msgid, plural, start = message["msgid"].string, message.get("msgid_plural"), _start(message)
         forms = [keyword for keyword in message if keyword.startswith("msgstr")]
@@ -54,14 +55,15 @@ def read_po(content: Content, options: ReadOptions) -> Document:
                 raise content.error(start, f"nplurals={count}, expected at most {_MOST_FORMS}")
         elif not any(message[keyword].string for keyword in forms):
             number = 1 if plural is None else count or len(forms)
-            for keyword in forms[number:]:  # as many as the template has
-                edits.replace(message[forms[forms.index(keyword) - 1]].end, message[keyword].end, "")
+            for before, keyword in list(pairwise(forms))[number - 1 :]:  # as many as the template has
+                yield message[before].end, message[keyword].end, ""
             for form in range(number):
                 text = msgid if plural is None or (form == 0 and number > 1) else plural.string
-                line = read_coded(text, _CODES, _unescaped)
-                write = partial(_write, edits, message, "msgstr" if plural is None else f"msgstr[{form}]")
-                entries.append(Entry(line, f"line {content.line_number(start):,}", write))
-    return Document(content.name, entries, edits.encoded, "all messages have a translation already, which is kept")
+                translation = texts.translation(read_coded(text, _CODES, _unescaped), content.place(start))
+                if translation is not None:
+                    yield _written(content, message, "msgstr" if plural is None else f"msgstr[{form}]", translation)
+                    if form == 0:
+                        yield from _fuzzy(content, message)
 
 
 def _unescaped(text: str) -> str:
@@ -98,22 +100,23 @@ def _messages(content: Content) -> list[_Message]:
     return messages if messages[0] else []
 
 
-def _write(edits: Edits, message: _Message, keyword: str, translation: Line) -> None:
-    """Put a translation into a message, which becomes fuzzy with its first one."""
-    end = edits.content.line_end
+def _written(content: Content, message: _Message, keyword: str, translation: Line) -> Replacement:
+    """Return the string of a message with a translation."""
     text = formed(translation, lambda part: re.sub(r"[\r\"\\]", lambda one: _UNESCAPED[one[0]], part))
     *lines, last = text.split("\n")
     strings = [f'"{line}\\n"' for line in lines] + [f'"{last}"'] * (last != "" or not lines)
     if len(strings) > 1:
         strings.insert(0, '""')
-    written = f"{keyword} {end.join(strings)}"
+    written = f"{keyword} {content.line_end.join(strings)}"
     if keyword in message:
-        edits.replace(*message[keyword][1:], written)
-    else:  # a form that the file does not have yet
-        position = max(field.end for field in message.values())
-        edits.replace(position, position, f"{end}{written}")
-    if keyword in ("msgstr", "msgstr[0]"):
-        flags = message.get("#,")
-        position = flags.end if flags else _start(message)
-        if not flags or "fuzzy" not in flags.string:
-            edits.replace(position, position, ", fuzzy" if flags else f"#, fuzzy{end}")
+        return *message[keyword][1:], written
+    end = max(field.end for field in message.values())  # of a form that the file does not have yet
+    return end, end, f"{content.line_end}{written}"
+
+
+def _fuzzy(content: Content, message: _Message) -> Iterator[Replacement]:
+    """Yield the flag of a message that nobody has read."""
+    if (flags := message.get("#,")) is None:
+        yield _start(message), _start(message), f"#, fuzzy{content.line_end}"
+    elif "fuzzy" not in flags.string:
+        yield flags.end, flags.end, ", fuzzy"

@@ -6,7 +6,7 @@ from typing import cast, get_args
 
 from nmt.errors import ConfigError
 from nmt.text.languages import is_language
-from nmt.text.readers.opening import COMPRESSED
+from nmt.text.readers.opening import COMPRESSED, STANDARD_INPUT, input_name
 from nmt.translation.documents.document import MARKS, Format
 
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -56,18 +56,21 @@ def named_format(option: str | None, path: Path | None) -> Format | None:
     if _TEXT.fullmatch(ending) or is_language(ending[1:]):
         return None
     if ending not in ENDINGS:
-        raise ConfigError(f"--input {path}: files in the format {ending} {_ADVICE}")
+        raise ConfigError(f"{path}: files in the format {ending} {_ADVICE}")
     return ENDINGS[ending]
 
 
-def recognized_format(named: Format | None, place: str, start: bytes) -> Format:
-    """Return the format of an input by its first bytes, and by its name if they do not decide.
+def recognized_format(option: str | None, path: Path | None, start: bytes) -> Format:
+    """Return the format of an input by `--format`, else by its first bytes, and by its name if they do not decide.
 
-    Raises ConfigError for XML of another kind and for other formats than text.
+    Raises ConfigError as `named_format` does, for XML of another kind and for other formats than text.
     """
+    named = named_format(option, path)
+    if option is not None and named is not None:
+        return named
     found = _by_content(start)
     if (found == _OFFICE and named != "docx") or (found == "XML" and named in (None, "android")):
-        raise ConfigError(f"{place}: files of {found} {_ADVICE}")
+        raise ConfigError(f"{input_name(path or STANDARD_INPUT)}: files of {found} {_ADVICE}")
     return cast(Format, found or "text") if named is None or found in _CERTAIN else named
 
 

@@ -7,60 +7,57 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError
-from nmt.text.items import Line
 from nmt.text.readers.tables import delimiter_of
-from nmt.translation.documents.document import TRANSLATED, Content, Document, Edits, Entry, ReadOptions, read_text
+from nmt.translation.documents.document import Content, Replacement, Texts, read_text
 
 # A first line that tells Excel the separator.
 _STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
 _RAW_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
-@dataclass
-class _Row:
-    """The cells of a row, the span of its lines, and whether a cell has changed."""
+class _Row(NamedTuple):
+    """The cells of a row, and the span of its lines."""
 
     cells: list[str]
     start: int
     end: int
-    is_changed: bool = False
 
 
-def read_table(content: Content, options: ReadOptions) -> Document:
-    """Find the texts of a column; their translations replace them or go to another column, where that is empty.
+def read_table(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the texts of a column; their translations replace them or go to another column, where that is empty.
 
     A name is looked up in the first row, which is then not translated; a number counts columns from 1. A column for the
     translations that does not exist is added after the last one. Quotes have no meaning in TSV. Raises ConfigError for
     an unknown column, DataError for a row with another number of columns than the first.
     """
-    is_csv = options.format == "csv"
+    is_csv = content.options.format == "csv"
     stated = _STATED.match(content.text) if is_csv else None
     lines = list(_RAW_LINE.finditer(content.text, stated.end() if stated else 0))
     separator = stated[1] if stated else delimiter_of([line[0] for line in lines]) if is_csv else "\t"
     form: dict[str, Any] = {"delimiter": separator, "strict": True}
     if not is_csv:
         form |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
-    rows = _rows(content, lines, form)
-    entries = _entries(content, rows, options) if rows else []
-
-    def encoded() -> bytes:
-        edits = Edits(content)
-        for row in (row for row in rows if row.is_changed):
+    if not (rows := _rows(content, lines, form)):
+        return
+    source, target, has_header = _columns(content, rows)
+    for row in rows:
+        cells, is_header = [*row.cells], has_header and row is rows[0]
+        if target == len(cells):
+            cells.append(content.options.into or "" if is_header else "")
+        if not is_header and (target == source or not cells[target].strip()):
+            text = read_text(cells[source])
+            translation = texts.translation(text, content.place(row.start))
+            if translation is not None and (target != source or translation != text):
+                # TSV has no way to write tabs and line ends
+                cells[target] = str(translation) if is_csv else re.sub(r"[\t\r\n]+", " ", str(translation))
+        if cells != row.cells:
             raw, buffer = content.text[row.start : row.end], io.StringIO()
-            if not is_csv:  # which has no way to write tabs and line ends
-                row.cells = [re.sub(r"[\t\r\n]+", " ", cell) for cell in row.cells]
-            csv.writer(buffer, **form, lineterminator=raw[len(raw.rstrip("\r\n")) :]).writerow(row.cells)
-            edits.replace(row.start, row.end, buffer.getvalue())
-        return edits.encoded()
-
-    without = TRANSLATED.format(options.into) if options.into else "it has no text"
-    return Document(content.name, entries, encoded, without)
+            csv.writer(buffer, **form, lineterminator=raw[len(raw.rstrip("\r\n")) :]).writerow(cells)
+            yield row.start, row.end, buffer.getvalue()
 
 
 def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]) -> list[_Row]:
@@ -80,37 +77,21 @@ def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]
     return rows
 
 
-def _entries(content: Content, rows: list[_Row], options: ReadOptions) -> list[Entry]:
-    """Return the entries of a column; a column for the translations that does not exist is added to the rows."""
-    head, into = [cell.strip() for cell in rows[0].cells], options.into
+def _columns(content: Content, rows: Sequence[_Row]) -> tuple[int, int, bool]:
+    """Return the indices of the texts and of the translations, and whether the first row has the names of columns."""
+    head, into = [cell.strip() for cell in rows[0].cells], content.options.into
     width, found = len(head), f"found {', '.join(head)}"
     if row := next((row for row in rows if len(row.cells) != width), None):
-        expected = f"expected {width} as in line {content.line_number(rows[0].start)}"
+        expected = f"expected {width} as in {content.place(rows[0].start)}"
         raise content.error(row.start, f"found {len(row.cells)} columns, {expected}")
-    if len(options.columns) != 1:
+    if len(content.options.columns) != 1:
         advice = "for lines of text give --format text"
         raise ConfigError(f"--column: which column is translated? give its name or number; {found}; {advice}")
-    column = options.columns[0]
+    column = content.options.columns[0]
     if (source := _index("--column", column, head)) == width:
         raise ConfigError(f"--column {column}: no such column; {found}")
     target = source if into is None else _index("--into", into, head)
-    has_header = not column.isdecimal() or (into is not None and not into.isdecimal())
-    if target == width:
-        for row in rows:
-            row.cells.append("")
-            row.is_changed = True
-        rows[0].cells[-1] = into or "" if has_header else ""
-
-    def write(line: Line, row: _Row, text: Line) -> None:
-        if target != source or line != text:
-            row.is_changed, row.cells[target] = True, str(line)
-
-    entries = list[Entry]()
-    for row in rows[has_header:]:
-        if target == source or not row.cells[target].strip():
-            text, place = read_text(row.cells[source]), f"line {content.line_number(row.start):,}"
-            entries.append(Entry(text, place, partial(write, row=row, text=text)))
-    return entries
+    return source, target, not column.isdecimal() or (into is not None and not into.isdecimal())
 
 
 def _index(option: str, column: str, names: Sequence[str]) -> int:

@@ -4,23 +4,13 @@ https://www.w3.org/TR/webvtt1/ defines WebVTT; SubRip has no standard.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape, unescape
 
 from nmt.text.items import Line, joined
 from nmt.text.languages import UNSPACED_TEXT
-from nmt.translation.documents.document import (
-    Content,
-    Document,
-    Edits,
-    Entry,
-    FileLine,
-    ReadOptions,
-    formed,
-    read_coded,
-)
-from nmt.translation.documents.wrapping import width, wrap
+from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, formed, read_coded, width, wrap
 
 _SRT_MOMENT, _VTT_MOMENT = r"\d+:\d{1,2}:\d{1,2}(?:[.,:]\d{1,3})?", r"(?:\d{2,}:)?[0-5]\d:[0-5]\d\.\d{3}"
 _TIMES = {
@@ -39,21 +29,21 @@ _LEADING = re.compile(rf"\s*(?:(?:<[^<>]*>|\{{\\[^{{}}]*\}})*{_DASH})?")
 _BREAK_BETWEEN = re.compile(rf"(?<=[{UNSPACED_TEXT}])\n(?=[{UNSPACED_TEXT}])")
 
 
-def read_subtitles(content: Content, options: ReadOptions) -> Document:
-    """Find the texts of cues: what follows a line with times, in WebVTT up to an empty line.
+def read_subtitles(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Replace the texts of cues: what follows a line with times, in WebVTT up to an empty line.
 
     In SubRip, numbers are optional, and blank lines in the text and after numbers are tolerated. Blocks without times,
     such as NOTE, STYLE and REGION, have no text to translate. Raises DataError for a line that should have times, or
     text before the first ones.
     """
-    lines, (times, example) = content.lines, _TIMES[options.format]
-    is_srt, in_cue, runs, before = options.format == "srt", False, list[list[FileLine]]([[]]), ["", ""]
+    lines, (times, example), is_srt = content.lines, _TIMES[content.options.format], content.options.format == "srt"
+    in_cue, runs, before = False, list[list[FileLine]]([[]]), ["", ""]
     if not is_srt and not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", content.text):
         raise content.error(0, "not WebVTT: the first line must begin with WEBVTT; for SubRip, give --format srt")
     for index, line in enumerate(lines):
         text = line.text.strip("\ufeff \t")
         following = next((one.text for one in lines[index + 1 : index + 4] if one.text.strip()), "")
-        follows_number = before[1].isdigit() and not before[0]
+        is_number, follows_number = text.isdigit() and "-->" in following, before[1].isdigit() and not before[0]
         if times.fullmatch(line.text):
             in_cue = True
             runs.append([])
@@ -62,29 +52,31 @@ def read_subtitles(content: Content, options: ReadOptions) -> Document:
         elif not text:
             in_cue = in_cue and (is_srt or line.text != "")
             runs.append([])
-        elif in_cue and not (text.isdigit() and "-->" in following):  # the number of a cue
+        elif in_cue and not is_number:
             if _SPEAKER.match(line.text):
                 runs.append([])
             runs[-1].append(line)
-        elif is_srt and not (text.isdigit() and "-->" in following):
+        elif is_srt and not is_number:
             raise content.error(line.start, f"found {line.text[:60]!r} before the times of a first subtitle")
         before = [before[1], text]
-    edits = Edits(content)
-    return Document(content.name, [_entry(edits, run, not is_srt) for run in runs if run], edits.encoded)
+    for run in filter(None, runs):
+        yield _replacement(content, texts, run, not is_srt)
 
 
-def _entry(edits: Edits, run: Sequence[FileLine], escaped: bool) -> Entry:
-    """Return the entry of the lines of one speaker; `escaped` tells whether `&` is written as `&amp;`."""
+def _replacement(content: Content, texts: Texts, run: Sequence[FileLine], escaped: bool) -> Replacement:
+    """Replace the lines of one speaker; `escaped` tells whether `&` is written as `&amp;`."""
     leading = _LEADING.match(run[0].text)
     before = leading.end() if leading else 0
-    texts = [run[0].text[before:].rstrip(), *(line.text.strip() for line in run[1:])]
-    parts = [read_coded(text, _TAG, unescape if escaped else str) for text in texts]
-    widest = max(map(width, parts))
+    start, end = run[0].start + before, run[-1].start + len(run[-1].text.rstrip())
+    parts = [
+        read_coded(text, _TAG, unescape if escaped else str)
+        for text in (run[0].text[before:].rstrip(), *(line.text.strip() for line in run[1:]))
+    ]
     together = joined([parts[0], *(joined([Line("\n"), part]) for part in parts[1:])])
     line = Line(_BREAK_BETWEEN.sub("", together.text).replace("\n", " "), together.items)
 
     def form(translation: Line) -> str:
         in_format = partial(formed, escape=partial(escape, quote=False) if escaped else str)
-        return edits.content.line_end.join(map(in_format, wrap(translation, len(run), widest)))
+        return content.line_end.join(map(in_format, wrap(translation, len(run), max(map(width, parts)))))
 
-    return edits.entry(line, run[0].start + before, run[-1].start + len(run[-1].text.rstrip()), form)
+    return start, end, texts.replaced(content.text[start:end], line, content.place(start), form)

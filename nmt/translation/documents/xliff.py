@@ -5,6 +5,7 @@ https://docs.oasis-open.org/xliff/xliff-core/v2.0/.
 """
 
 import re
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
 from html import escape
@@ -14,7 +15,7 @@ from lxml import etree
 from nmt.errors import DataError
 from nmt.text.items import Item, Line, joined
 from nmt.text.languages import primary_code
-from nmt.translation.documents.document import Content, Document, Entry, ReadOptions, code_line, formed, read_text
+from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_text
 
 # Inline elements around text; what is inside others is code of the original format.
 _PAIRS = {"g", "mrk", "pc"}
@@ -28,8 +29,8 @@ _PLAIN = etree.XMLParser(remove_comments=True, remove_pis=True)
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
-def read_xliff(content: Content, options: ReadOptions) -> Document:
-    """Find the units without a target, with an empty one, or with one in the state new, needs-translation or initial.
+def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
+    """Translate the units without a target, with an empty one, or one in the state new, needs-translation or initial.
 
     Sets the target language where it is missing. Raises DataError for what is no XLIFF or in other languages.
     """
@@ -40,51 +41,47 @@ def read_xliff(content: Content, options: ReadOptions) -> Document:
         raise DataError(f"{content.name}:{error.lineno}: not XML: {error.msg}") from None
     if _name(tree.getroot()) != "xliff":
         raise DataError(f"{content.name}:1: not XLIFF: the first element is <{_name(tree.getroot())}>")
-    entries, kept = list[Entry](), list[str]()
+    languages = content.options.languages
     for element in tree.iter(etree.Element):
         for names in _LANGUAGES:
-            for name, language in zip(names, options.languages, strict=True) if names[0] in element.attrib else ():
+            for name, language in zip(names, languages, strict=True) if names[0] in element.attrib else ():
                 stated = element.get(name) or language
                 if primary_code(stated) != primary_code(language):
-                    message = f'{name}="{stated}", but the model translates {" to ".join(options.languages)}'
+                    message = f'{name}="{stated}", but the model translates {" to ".join(languages)}'
                     raise DataError(f"{content.name}:{element.sourceline}: {message}")
                 element.set(name, stated)
-        if _name(element) in ("trans-unit", "segment") and _inherited(element, "translate") != "no":
-            if element.find("{*}source") is None:
-                kept.append(_place(element))
-            else:
-                entries += _entries(element)
-
-    def encoded() -> bytes:
-        text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
-        return content.encode(text.replace("\n", content.line_end), "xmlcharrefreplace")
-
+    for unit in list(tree.iter("{*}trans-unit", "{*}segment")):
+        if _inherited(unit, "translate") != "no":
+            _translate_unit(unit, texts)
     start = "".join(_DECLARATION.findall(content.text)).replace(content.line_end, "\n")
-    without = "all units have a translation already, which is kept"
-    return Document(content.name, entries, encoded, without, ("unit without a source", kept))
+    text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
+    yield 0, len(content.text), text.replace("\n", content.line_end)
 
 
-def _entries(unit: etree._Element) -> list[Entry]:
-    """Return the entries of a unit, one for each segment in `<seg-source>`, if it has text and no translation."""
+def _translate_unit(unit: etree._Element, texts: Texts) -> None:
+    """Translate the text of a unit, or each segment in `<seg-source>`, if it has text and no translation."""
     source, target = unit.find("{*}source"), unit.find("{*}target")
+    place = f"unit {_inherited(unit, 'id') or '?'} (line {unit.sourceline:,})"
+    if source is None:
+        texts.keep("unit without a source", place)
+        return
     states = [one.get("state") for one in (unit, target) if one is not None]
-    segmented, entries = unit.find("{*}seg-source"), list[Entry]()
+    segmented = unit.find("{*}seg-source")
     source = source if segmented is None else segmented
     segments, translated = _segments(source), [] if target is None else _segments(target)
     filled = [_is_filled(one) for one in translated] if not _UNTRANSLATED.intersection(states) else []
     if unit.get("approved") == "yes" or (any(filled) and len(filled) != len(segments)):
-        return []
-    for index, one in enumerate(segments):
-        if any(filled) and filled[index]:
-            continue
-        keeps_space = _inherited(one, _SPACE) == "preserve"
-        line = _line(etree.fromstring(etree.tostring(one, with_tail=False), _PLAIN), keeps_space)
-        entries.append(Entry(line, _place(unit), partial(_write, unit, source, index)))
-    return entries if any(str(entry.line).strip() for entry in entries) else []
-
-
-def _place(unit: etree._Element) -> str:
-    return f"unit {_inherited(unit, 'id') or '?'} (line {unit.sourceline:,})"
+        return
+    indices = [index for index in range(len(segments)) if not (any(filled) and filled[index])]
+    lines = [
+        _line(etree.fromstring(etree.tostring(one, with_tail=False), _PLAIN), _inherited(one, _SPACE) == "preserve")
+        for one in segments
+    ]
+    if not any(str(lines[index]).strip() for index in indices):
+        return
+    for index in indices:
+        if (translation := texts.translation(lines[index], place)) is not None:
+            _write(unit, source, index, translation)
 
 
 def _is_filled(target: etree._Element) -> bool:
@@ -121,13 +118,12 @@ def _line(element: etree._Element, keeps_space: bool) -> Line:
 
 def _code(element: etree._Element, raw: str) -> Item:
     """Return the item of an inline element without text."""
-    pair = element.get("startRef") or element.get("rid") or element.get("id", "")
-    angular = _ANGULAR.fullmatch(pair) if _name(element) == "x" else None
-    if _name(element) in _OPENING or (angular and angular[1] == "START"):
-        return Item(raw, "opening", angular[2] if angular else pair)
-    if _name(element) in _CLOSING or angular:
-        return Item(raw, "closing", angular[2] if angular else pair)
-    return Item(raw)
+    pair, name = element.get("startRef") or element.get("rid") or element.get("id", ""), _name(element)
+    angular = _ANGULAR.fullmatch(pair) if name == "x" else None
+    pair = angular[2] if angular else pair
+    if name in _OPENING or (angular and angular[1] == "START"):
+        return Item(raw, "opening", pair)
+    return Item(raw, "closing", pair) if name in _CLOSING or angular else Item(raw)
 
 
 def _write(unit: etree._Element, source: etree._Element, index: int, translation: Line) -> None:

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.items import Line
-from nmt.translation.documents.document import Content, Edits
+from nmt.translation.documents.document import Content, ReadOptions
+
+TEXT = ReadOptions("text")
 
 
 @pytest.mark.parametrize(
@@ -22,19 +23,19 @@ from nmt.translation.documents.document import Content, Edits
 )
 def test_content_is_written_as_it_was_read(encoding: str, declared: str | None) -> None:
     data = "è\r\nx\ry\n".encode(encoding)
-    content = Content.decode(data, "file", declared)
+    content = Content.decode(data, "file", TEXT, declared)
     assert content.text == "è\r\nx\ry\n"
-    assert Edits(content).encoded() == data
+    assert content.encode(content.text) == data
 
 
 def test_two_byte_order_marks_stay() -> None:
-    content = Content.decode(b"\xef\xbb\xbf\xef\xbb\xbfa", "file")
-    assert (content.text, Edits(content).encoded()) == ("a", b"\xef\xbb\xbf\xef\xbb\xbfa")
+    content = Content.decode(b"\xef\xbb\xbf\xef\xbb\xbfa", "file", TEXT)
+    assert (content.text, content.encode("a")) == ("a", b"\xef\xbb\xbf\xef\xbb\xbfa")
 
 
 @given(st.text(alphabet="a\r\n\u2028", max_size=12))
 def test_lines_end_as_in_universal_newlines_and_at_cr_cr_lf(text: str) -> None:
-    content = Content("file", text)
+    content = Content("file", text, TEXT)
     plain = text
     while "\r\r\n" in plain:
         plain = plain.replace("\r\r\n", "\r\n")
@@ -56,11 +57,10 @@ def test_lines_end_as_in_universal_newlines_and_at_cr_cr_lf(text: str) -> None:
 )
 def test_content_in_another_encoding_is_refused(data: bytes, declared: str | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        Content.decode(data, "file", declared)
+        Content.decode(data, "file", TEXT, declared)
 
 
 def test_character_that_the_encoding_lacks_is_an_error() -> None:
-    edits = Edits(Content("file", "a", "iso-8859-1"))
-    edits.entry(Line("a"), 0, 1).write(Line("猫"))
+    content = Content("file", "a", TEXT, "iso-8859-1")
     with pytest.raises(DataError, match=r"file: its encoding, iso-8859-1, has no '猫'.*; convert the file to UTF-8"):
-        edits.encoded()
+        content.encode("猫")

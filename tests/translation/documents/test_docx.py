@@ -59,7 +59,7 @@ def test_tables_headers_and_footers_are_translated(data: bytes) -> None:
 
 
 def test_content_is_recognized_and_damage_is_an_error(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recognized_format(None, "-", data[:8192]) == "docx"
+    assert recognized_format(None, None, data[:8192]) == "docx"
     for damaged in (data[:3000], b"Hi", b"PK\x03\x04"):
         with pytest.raises(DataError, match="a: damaged, or no document of Word"):
             read("docx", damaged)

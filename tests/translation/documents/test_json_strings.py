@@ -47,7 +47,7 @@ def test_only_strings_differ() -> None:
     document = read("json", FILE)
     assert texts(document) == ["Hello è / {name}", "Open", "One", "Two\nlines", "again"]
     places = ["title", "menu.open", "menu.items[0]", "menu.items[1].label", "title"]
-    assert [entry.place for entry in document.entries] == places
+    assert [place for _, place in document.texts.entries] == places
     expected = FILE.replace("Hello \\u00e8 \\/", "HELLO È /").replace('"Open"', '"OPEN"')
     expected = expected.replace("One", "ONE").replace("Two\\nlines", "TWO\\nLINES").replace("again", "AGAIN")
     assert translated(document).decode() == expected
@@ -61,7 +61,7 @@ def test_strings_that_a_program_reads_stay_and_are_named() -> None:
         "zh": "zh-Hant-TW",
     }  # fmt: skip
     document = read("json", json.dumps(codes))
-    assert (texts(document), list(document.kept[1])) == ([], list(codes))
+    assert (texts(document), [*document.texts.kept.values()]) == ([], [list(codes)])
     assert texts(read("json", json.dumps(codes), columns=["id"])) == ["a1b2"]
     labels = {
         "type": "Type",
@@ -83,7 +83,7 @@ def test_keys_limit_what_is_translated() -> None:
     assert texts(read("json", text, excluded=["hello", "help"])) == ["Bye"]
     assert texts(read("json", text, columns=["message"], excluded=["by"])) == ["Hello"]
     for options in ({"columns": ["text"]}, {"excluded": ["text"]}):
-        with pytest.raises(ConfigError, match=r"--column or --exclude text: a has no string with this key"):
+        with pytest.raises(DataError, match=r"a:1: found the keys hello.message, .*, expected a string for 'text'"):
             read("json", text, **options)
 
 

@@ -84,8 +84,8 @@ def test_texts_are_translated_and_codes_stay() -> None:
 
 
 def test_links_and_emphasis_are_pairs() -> None:
-    (entry,) = read("markdown", "See [*the* page](a.html), **now**.").entries
-    assert [(item.text, item.role) for item in entry.line.items] == [
+    ((line, _),) = read("markdown", "See [*the* page](a.html), **now**.").texts.entries
+    assert [(item.text, item.role) for item in line.items] == [
         ("[", "opening"), ("*", "opening"), ("*", "closing"), ("](a.html)", "closing"), ("**", "opening"),
         ("**", "closing"),
     ]  # fmt: skip

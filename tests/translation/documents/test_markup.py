@@ -71,13 +71,13 @@ def test_texts_and_attributes_of_a_page_are_translated() -> None:
 
 
 def test_inline_elements_are_pairs_and_breaks_end_a_sentence() -> None:
-    (entry,) = read("html", "Go <B>on</B><br/>by <i>car<img src=a></i> <!-- x -->or").entries
-    found = [(item.text, item.role, item.name) for item in entry.line.items]
+    ((line, _),) = read("html", "Go <B>on</B><br/>by <i>car<img src=a></i> <!-- x -->or").texts.entries
+    found = [(item.text, item.role, item.name) for item in line.items]
     assert found == [
         ("<B>", "opening", "b"), ("</B>", "closing", "b"), ("<br/>", "single", "br"), ("<i>", "opening", "i"),
         ("<img src=a>", "single", "img"), ("</i>", "closing", "i"), ("<!-- x -->", "single", ""),
     ]  # fmt: skip
-    assert all(item.is_markup for item in entry.line.items)
+    assert all(item.is_markup for item in line.items)
 
 
 PARTS = ["<p>", "</p>", "<b>", "</i>", "<br>", "<", ">", "&", "&amp;", "a", " ", "\n", '"', "<a href='", "<!--", "-->",
@@ -124,7 +124,7 @@ ANDROID = """<?xml version="1.0" encoding="utf-8"?>
 
 def test_strings_of_android_are_translated() -> None:
     document = read("android", ANDROID)
-    assert [entry.line.text.replace("\ufffc", "#") for entry in document.entries] == [
+    assert [line.text.replace("\ufffc", "#") for line, _ in document.texts.entries] == [
         'I don\'t know & "you"', "#two words#", "Hi #there#,# #!", "One", "Two", "# cat", "# cats",
         "##a# & b # c#", "Three",
     ]  # fmt: skip

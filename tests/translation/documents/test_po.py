@@ -56,7 +56,7 @@ msgstr ""
 def test_messages_without_translation_become_fuzzy_and_all_else_stays(line_end: str, mark: bytes) -> None:
     data = mark + (HEADER + MESSAGES).replace("\n", line_end).encode()
     document = read("po", data)
-    assert document.entries[0].place == "line 10"
+    assert document.texts.entries[0][1] == "line 10"
     made = translated(document)
     assert made.startswith(mark)
     assert made.count(b"\r\n") == (made.count(b"\n") if line_end == "\r\n" else 0)

@@ -13,7 +13,7 @@ SRT = "1\n00:00:01,000 --> 00:00:02,000\nHi\n"
 
 def recognized(name: str | None, content: str | bytes) -> Format:
     data = content.encode() if isinstance(content, str) else content
-    return recognized_format(named_format(None, None if name is None else Path(name)), name or "-", data)
+    return recognized_format(None, None if name is None else Path(name), data)
 
 
 @pytest.mark.parametrize("name", [None, "film.txt", "film.srt.txt", "film", "film.en", "film.TXT.gz"])
@@ -59,11 +59,11 @@ def test_name_decides_where_the_content_is_no_sure_sign(name: str, content: str,
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        *((f"a.{ending}", "Hi", f"--input a.{ending}: files in the format .{ending} are not translated, and as lines")
+        *((f"a.{ending}", "Hi", f"a.{ending}: files in the format .{ending} are not translated, and as lines")
           for ending in ("xcstrings", "lrc", "resw", "itt", "plist", "vue", "adoc", "webmanifest", "odt", "yml")),
         ("a.txt", "%PDF-1.7\n", "a.txt: files of PDF, RTF or Office are not translated"),
-        (None, b"PK\x03\x04", "-: files of PDF, RTF or Office are not translated"),
-        (None, '<?xml version="1.0"?>\n<tmx>', "-: files of XML are not translated.*or add --format text"),
+        (None, b"PK\x03\x04", "standard input: files of PDF, RTF or Office are not translated"),
+        (None, '<?xml version="1.0"?>\n<tmx>', "standard input: files of XML are not translated.*or add --format text"),
         ("a.xml", "<root>\n<a>", "a.xml: files of XML are not translated"),
     ],
 )  # fmt: skip
@@ -73,6 +73,6 @@ def test_other_formats_are_refused(name: str | None, content: str | bytes, messa
 
 
 def test_option_has_to_be_a_format() -> None:
-    assert named_format("srt", Path("a.xyz")) == "srt"
+    assert recognized_format("srt", Path("a.xyz"), b"") == "srt"
     with pytest.raises(ConfigError, match=r"--format: found sub, expected text, srt"):
         named_format("sub", None)

@@ -132,5 +132,9 @@ def test_blank_lines_and_times_end_texts(format_: str, text: str, expected: list
 def test_codes_are_markup_and_characters_are_escaped() -> None:
     cue = "<i>Tom &amp; <00:19.000>&lt;Bob&gt;</i> &amp;c."
     document = read("vtt", f"WEBVTT\n\n00:01.000 --> 00:02.000\n{cue}\n")
-    assert [item.text for item in document.entries[0].line.items if item.is_markup] == ["<i>", "<00:19.000>", "</i>"]
+    assert [item.text for item in document.texts.entries[0][0].items if item.is_markup] == [
+        "<i>",
+        "<00:19.000>",
+        "</i>",
+    ]
     assert translated(document).decode().endswith(f"\n{cue.replace('Tom', 'TOM').replace('&amp;c', '&amp;C')}\n")

@@ -108,8 +108,8 @@ def test_many_texts_are_translated_in_order(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--column a", "--column: lines of text have no columns; give the format, such as --format tsv"),
-        ("--into a", "--into: lines of text have no columns"),
+        ("--column a", "--column: the format text has no columns or keys for it; leave it out, or give another format"),
+        ("--into a", "--into: the format text has no columns"),
         ("--format srt --column 1", "--column: the format srt has no columns or keys for it; leave it out"),
         ("--format json --into a", "--into: the format json has no columns or keys for it; leave it out"),
         ("--format po --exclude a", "--exclude: the format po has no columns or keys for it; leave it out"),

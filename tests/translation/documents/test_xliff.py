@@ -89,7 +89,7 @@ def without_targets(data: bytes) -> bytes:
 
 def test_units_without_translation_get_a_target_for_review() -> None:
     document = read(OLD)
-    assert document.entries[0].place == "unit 1 (line 6)"
+    assert document.texts.entries[0][1] == "unit 1 (line 6)"
     made = translated(document)
     units = {unit.get("id"): unit for unit in etree.fromstring(made).iter("{*}trans-unit")}
     assert {id_: target_of(unit) for id_, unit in units.items()} == EXPECTED
@@ -126,9 +126,8 @@ def test_only_targets_and_states_differ(text: str, encoding: str, line_end: str)
 
 def test_a_segment_that_is_left_to_the_user_keeps_its_source() -> None:
     document = read(OLD)
-    second = next(entry for entry in document.entries if "Two" in str(entry.line))
-    second.write(second.line._replace(text=second.line.text.upper()))
-    units = {unit.get("id"): unit for unit in etree.fromstring(document.encoded()).iter("{*}trans-unit")}
+    made = document.translated(lambda line: line._replace(text=line.text.upper()) if "Two" in str(line) else None)
+    units = {unit.get("id"): unit for unit in etree.fromstring(made).iter("{*}trans-unit")}
     assert target_of(units["9"]) == EXPECTED["9"].replace("ONE", "One")  # type: ignore[union-attr]
     assert target_of(units["1"]) is None
 
@@ -148,28 +147,27 @@ def test_own_entities_of_a_file_are_text() -> None:
     name = '<!DOCTYPE xliff [<!ENTITY name "Anna">]>\n'
     document = read(OLD.replace("<xliff", f"{name}<xliff", 1).replace("Two", "&name; has two"))
     assert any("Anna has two" in text for text in texts(document))
-    etree.fromstring(document.encoded())
+    etree.fromstring(translated(document))
 
 
 def test_codes_that_cross_give_xml() -> None:
     document = read(NEW)
-    opening, single, closing = (item for item in document.entries[0].line.items[:3])
-    document.entries[0].write(Line("a \ufffc b \ufffc c \ufffc", (closing, opening, single)))
-    etree.fromstring(document.encoded())
+    opening, single, closing = (item for item in document.texts.entries[0][0].items[:3])
+    etree.fromstring(document.translated(lambda _: Line("a \ufffc b \ufffc c \ufffc", (closing, opening, single))))
 
 
 def test_codes_of_angular_are_pairs() -> None:
     text = 'See <x id="START_LINK" ctype="x-a"/>it<x id="CLOSE_LINK" ctype="x-a"/><x id="LINE_BREAK" ctype="lb"/>'
-    (entry,) = read(
+    ((line, _),) = read(
         f'<xliff><trans-unit id="1"><source>{text}<ph id="0" equiv="x"/></source></trans-unit></xliff>'
-    ).entries
-    found = [(item.role, item.name, item.is_markup) for item in entry.line.items]
+    ).texts.entries
+    found = [(item.role, item.name, item.is_markup) for item in line.items]
     assert found == [("opening", "link", True), ("closing", "link", True), ("single", "", True), ("single", "", True)]
 
 
 def test_unit_without_source_is_named_and_stays() -> None:
     document = read('<xliff><trans-unit id="1"/><trans-unit id="2"><source>Hi</source></trans-unit></xliff>')
-    assert (texts(document), document.kept) == (["Hi"], ("unit without a source", ["unit 1 (line 1)"]))
+    assert (texts(document), document.texts.kept) == (["Hi"], {"unit without a source": ["unit 1 (line 1)"]})
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,9 @@ def read(format_: str, data: str | bytes, name: str = "a", **options: Any) -> Do
 
 def texts(document: Document) -> list[str]:
     """Return the texts to translate."""
-    return [str(entry.line) for entry in document.entries]
+    return [str(text) for text, _ in document.texts.entries]
 
 
 def translated(document: Document, translate: Callable[[str], str] = str.upper) -> bytes:
     """Return the file with the translations of all texts."""
-    for entry in document.entries:
-        entry.write(entry.line._replace(text=translate(entry.line.text)))
-    return document.encoded()
+    return document.translated(lambda line: line._replace(text=translate(line.text)))

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.text.items import Item, Line, joined
-from nmt.translation.documents.document import code_line, read_text
-from nmt.translation.documents.wrapping import paragraphs, rewrapped, unwrapped, wrap
+from nmt.translation.documents.document import code_line, lines_in, paragraphs, read_text, with_lines, wrap
 
 ITALIC = code_line(Item("<i>", "opening", "i"))
 
@@ -51,7 +50,7 @@ def test_chinese_is_broken_between_characters_but_not_before_punctuation() -> No
     ],
 )
 def test_lines_are_joined_inside_a_sentence_only(text: str, expected: list[str]) -> None:
-    assert [str(unwrapped(part)) for part in paragraphs(read_text(text))[::2] if part.text] == expected
+    assert list(map(str, lines_in(read_text(text)))) == expected
 
 
 @given(st.text(alphabet="ab .\n\r\t{<>}", max_size=30))
@@ -60,4 +59,5 @@ def test_paragraphs_are_the_text(text: str) -> None:
     parts = paragraphs(line)
     assert joined(parts) == line
     assert all(part.text.isspace() or not part.text for part in parts[1::2])
-    assert not any("\n" in str(rewrapped(Line("one"), part)) for part in parts[::2])
+    made = with_lines(line, {one: Line("one") for one in lines_in(line)})
+    assert made.text.count("\n") <= line.text.count("\n"), "one word is one line"
