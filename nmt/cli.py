@@ -4,6 +4,7 @@ Options of commands that have many are in `commands.requests`. The other modules
 functions, so that `--help` does not import torch.
 """
 
+import os
 from collections.abc import Callable
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
@@ -150,14 +151,16 @@ def train(
         from nmt.commands import train as module
         from nmt.config import load_recipe
         from nmt.kernels.device import choose_device
-        from nmt.system.distributed import connect, is_restarted
+        from nmt.system.distributed import connect
 
+    # torchrun may have started these processes again (--max-restarts) after one of them failed
+    restart = restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     recipe = load_recipe(given_recipe(recipe_file, config), overrides or (), module.check_settings)
     with connect(choose_device(recipe.runtime)):
         if dry:
             print(module.dry_run(recipe, console), end="")
             return
-        _, signal = module.train(recipe, console, restart and not is_restarted())
+        _, signal = module.train(recipe, console, restart)
     if signal is not None:
         raise typer.Exit(128 + signal)
 

@@ -17,11 +17,10 @@ from nmt.commands.requests import ServeRequest
 from nmt.commands.translate import default_model
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
-from nmt.kernels.device import set_threads
+from nmt.kernels.device import reuse_freed_ram, set_threads
 from nmt.serving.api import Service
 from nmt.serving.app import Server, Settings
 from nmt.system.console import Console
-from nmt.system.workers import reuse_freed_ram
 from nmt.text.languages import probabilities
 from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import Translator

@@ -16,13 +16,12 @@ from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
 from nmt.kernels import kernels_for
-from nmt.kernels.device import check_machine, choose_device, oom_explained, set_threads
+from nmt.kernels.device import check_machine, choose_device, oom_explained, reuse_freed_ram, set_threads
 from nmt.model.checkpoint import AlignmentHeads, load_model, read_configuration, write_settings
 from nmt.report.run_records import read_test_scores
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.files import replace_link, write_output
-from nmt.system.workers import reuse_freed_ram
 from nmt.text.corpus import read_pairs
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus

@@ -13,12 +13,11 @@ from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError
-from nmt.kernels.device import choose_device, set_threads, thread_count
+from nmt.kernels.device import choose_device, reuse_freed_ram, set_threads, thread_count
 from nmt.model.checkpoint import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.distributed import connect, on_rank_zero, rank
 from nmt.system.files import check_output, digest_of
-from nmt.system.workers import reuse_freed_ram
 from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, read_lines, split_member
 from nmt.translation.documents.document import Document, Format, ReadOptions

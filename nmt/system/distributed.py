@@ -69,11 +69,6 @@ def _init_process_group(device: torch.device) -> None:
     dist.init_process_group(backend, timeout=_TIMEOUT, store=store, rank=number, world_size=count)
 
 
-def is_restarted() -> bool:
-    """Return whether torchrun has restarted the processes (--max-restarts) after one of them failed."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-
-
 def rank() -> int:
     """Return the number of this process, from 0."""
     return dist.get_rank() if world_size() > 1 else 0

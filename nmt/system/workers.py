@@ -66,19 +66,6 @@ def can_fork() -> bool:
     return threads == threading.active_count()
 
 
-def reuse_freed_ram() -> None:
-    """Make glibc keep freed memory for the next step instead of returning it to the system.
-
-    Arrays are often megabytes large, and glibc returns blocks of that size at once; to get them back, page by page,
-    takes a few percent of a training step on a CPU. No effect with other C libraries.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-        mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
-
-
 class WorkerPool(Generic[Context]):
     """An executor that maps functions over items in forked processes, which start with the first call of `map`.
 
