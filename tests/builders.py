@@ -233,7 +233,9 @@ def translate_bytes(translator: Translator, data: bytes, as_json: bool = False, 
 def translated_stream(translator: Translator, data: bytes, options: TranslateOptions, as_json: bool = False) -> bytes:
     """Return what `nmt translate` writes for an input with the given options."""
     output, quiet = io.BytesIO(), Console(quiet=True)
-    translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, as_json, quiet)
+    translate_stream(
+        translator, LineInput(io.BytesIO(data), translator.batch_lines), StreamOutput(output), options, as_json, quiet
+    )
     return output.getvalue()
 
 

@@ -26,7 +26,6 @@ from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import Translator
 
 _CONNECTIONS = 1024  # at a time, of all clients
-_WARM_UP = ["a", "b", "c", "d", "e"]  # after a few sentences, weights are laid out for speed
 
 
 def serve(request: ServeRequest, console: Console) -> None:
@@ -39,7 +38,7 @@ def serve(request: ServeRequest, console: Console) -> None:
         translators = [Translator.load(model, **runtime.model_dump()) for model in request.models or [default_model()]]
         service = Service(translators)
         for translator in translators:
-            list(translator.translate(_WARM_UP, to=translator.languages.target[0]))
+            translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
         probabilities("")  # reads the model of py3langid
         with TemporaryDirectory(prefix="nmt-serve-") as folder:
             log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ from nmt.translation.documents.translating import read_document, translate_docum
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, open_input, process_lines, score_batch, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
-from nmt.translation.translator import LINE_BATCH_SIZE, Translator
+from nmt.translation.translator import Translator
 
 
 def translate(request: TranslateRequest, console: Console) -> None:
@@ -65,7 +65,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
             if parallel is not None:
                 identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
             with open_output(request.output, identity, resumable=not stream.isatty()) as output:
-                source = LineInput(stream, translator.stream_scale, parallel, option)
+                source = LineInput(stream, translator.batch_lines, parallel, option)
                 if request.reference is not None:
                     score = partial(score_batch, translator, options, request.as_json)
                     process_lines("scoring", source, output, score, console, translator)
@@ -134,7 +134,7 @@ def fingerprint(
         "model": " ".join(digest_of(resolve_model(model) / CONFIG_FILE) for model in models),
         "computed by": translator.engine.description,
         "output": "JSON" if request.as_json else layout,
-        "lines in a batch": translator.stream_scale * LINE_BATCH_SIZE,
+        "lines in a batch": translator.batch_lines,
         **options.fingerprint(),
     }
 

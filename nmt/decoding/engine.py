@@ -18,21 +18,21 @@ from nmt.kernels import kernels_for, precision_for
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
-_MIN_PROCESS_TOKENS = 1024  # the fewest source tokens times beam for which one more process pays
+_MIN_THREAD_TOKENS = 1024  # the fewest source tokens times beam for which one more thread pays
 
 
 class TorchEngine:
     """A torch model, which supports every option, or an ensemble of them."""
 
-    def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings, processes: int = 1) -> None:
-        """Take models, which must not change while the engine is used; on a CPU, they run in this many processes.
+    def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings) -> None:
+        """Take models, which must not change while the engine is used.
 
         Raises ConfigError for 8-bit weights if this machine cannot compute with them.
         """
         device = models[0].device
         self.kernels = kernels_for(device, precision_for(runtime, device, models[0].settings.dim))
         self.description = self.kernels.description
-        self.runner = BatchRunner([model.for_inference(self.kernels) for model in models], processes)
+        self.runner = BatchRunner([model.for_inference(self.kernels) for model in models])
         if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
                 "--precision int8: this needs a CPU with AVX-512 VNNI and a C++ compiler, and model.dim and "
@@ -116,26 +116,26 @@ def search_all(
         # beam search drops almost half of its hypotheses
         active = kernels.active_hypotheses
         max_hypotheses = options.batch_tokens if active is None else active * min(2, options.width)
-        batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.processes))
+        batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.threads))
     items = [[(sentences[i], prefixes[i]) for i in batch] for batch in batches]
     return in_order(batches, runner.run(partial(_search_batch, options=options), items))
 
 
 def balanced_batches(
-    lengths: Sequence[int], width: int, max_tokens: int, max_hypotheses: int, processes: int
+    lengths: Sequence[int], width: int, max_tokens: int, max_hypotheses: int, threads: int
 ) -> Iterator[list[int]]:
-    """Cut sentences into batches of similar length, the longest first, that cost each process the same.
+    """Cut sentences into batches of similar length, the longest first, that cost each thread the same.
 
     In a batch, padded source tokens × width is at most `max_tokens`, and sentences × width about `max_hypotheses`. The
-    batches of all processes are cut together and their sentences distributed in turn, so that the costs of two batches
+    batches of all threads are cut together and their sentences distributed in turn, so that the costs of two batches
     differ by at most one longest sentence.
     """
-    processes = max(1, min(processes, sum(lengths) * width // _MIN_PROCESS_TOKENS))
-    max_sentences = processes * max_hypotheses / width
+    threads = max(1, min(threads, sum(lengths) * width // _MIN_THREAD_TOKENS))
+    max_sentences = threads * max_hypotheses / width
     rounds = max(1, round(len(lengths) / max_sentences))  # somewhat larger batches rather than a small last one
     max_sentences = max(max_sentences, len(lengths) / rounds)
-    for batch in length_batches(lengths, processes * max_tokens // width, max_sentences):
-        yield from (batch[i::processes] for i in range(min(processes, len(batch))))
+    for batch in length_batches(lengths, threads * max_tokens // width, max_sentences):
+        yield from (batch[i::threads] for i in range(min(threads, len(batch))))
 
 
 def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:

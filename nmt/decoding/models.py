@@ -1,4 +1,4 @@
-"""Models that translate: one, or several as an ensemble; functions of them on many batches, in processes or threads."""
+"""Models that translate: one, or several as an ensemble; functions of them on many batches, in threads."""
 
 import math
 import threading
@@ -16,7 +16,6 @@ from nmt.kernels import Kernels
 from nmt.kernels.device import release_cached_blocks
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.system.workers import WorkerPool
 
 
 def check_same_vocabulary(directories: Sequence[Path], models: Sequence[LoadedModel]) -> None:
@@ -36,15 +35,11 @@ Result = TypeVar("Result")
 
 
 class BatchRunner:
-    """Models in evaluation mode on one device, and the processes that compute with them; several on cores only."""
+    """Models in evaluation mode on one device, and the threads that compute with them; several on cores only."""
 
-    def __init__(self, models: Models, processes: int = 1) -> None:
+    def __init__(self, models: Models) -> None:
         self.models = tuple(models)
         self._uses_cores, self._lock = models[0].kernels.uses_cores, threading.Lock()
-        several = processes > 1 and self._uses_cores
-        advice = "give fewer --threads or a smaller decode.batch_tokens"
-        one_thread = partial(torch.set_num_threads, 1)
-        self._pool = WorkerPool(self.models, processes, advice, one_thread) if several else None
 
     @property
     def device(self) -> torch.device:
@@ -52,24 +47,16 @@ class BatchRunner:
         return self.models[0].device
 
     @property
-    def processes(self) -> int:
-        """Number of processes, or of threads in this process, among which the batches are divided."""
-        threads = torch.get_num_threads() if self._uses_cores else 1
-        return threads if self._pool is None else self._pool.count
+    def threads(self) -> int:
+        """The number of threads among which batches are divided."""
+        return torch.get_num_threads() if self._uses_cores else 1
 
     def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-        """Return `function(models, batch)` for each batch, in order. The function must be picklable.
-
-        Several threads may call this at a time. Only the main one uses the processes, which end with the thread that
-        started them.
-        """
-        is_main = threading.current_thread() is threading.main_thread()
-        if self._pool is not None and len(batches) > 1 and is_main and self._pool.can_fork:
-            return list(self._pool.map(function, batches))
+        """Return `function(models, batch)` for each batch, in order. Several threads may call this at a time."""
         if not self._uses_cores:
             with self._lock:  # a search that is kept with its recordings is one at a time
                 return [function(self.models, batch) for batch in batches]
-        return _map_in_threads(partial(function, self.models), batches, self.processes)
+        return _map_in_threads(partial(function, self.models), batches, self.threads)
 
 
 class RemoteRunner(BatchRunner):

@@ -159,8 +159,8 @@ def _text_answers(
 ) -> Iterator[dict[str, Any]]:
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
     parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
-    batches = translator.line_batches([line.strip() for pieces in parts for line in pieces[::2]])
-    found = iter([one for batch in batches for one in translator.translate_lines(batch, options)])
+    batches = translator.translate_batches([line.strip() for pieces in parts for line in pieces[::2]], options)
+    found = iter([one for _, translations in batches for one in translations])
     for pieces in parts:
         lines = [next(found) for _ in pieces[::2]]
         ranked = [[one.text, *(other.text for other in one.alternatives)] for one in lines]

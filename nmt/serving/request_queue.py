@@ -81,13 +81,15 @@ class QueuedTranslator(NamedTuple):
     queue: RequestQueue
     abandoned: Event
 
-    def line_batches(self, lines: Iterable[Text]) -> Iterator[list[Text]]:
-        """Yield the lines in parts that delay other requests little."""
-        remaining, count = iter(lines), _PART_LINES * self.queue.translator.scale
-        return iter(lambda: list(islice(remaining, count)), [])
+    def translate_batches(
+        self, lines: Iterable[Text], options: TranslateOptions
+    ) -> Iterator[tuple[list[Text], list[Translation]]]:
+        """Yield lines, in parts that delay other requests little, with their translations.
 
-    def translate_lines(self, lines: Sequence[str | Line], options: TranslateOptions) -> list[Translation]:
-        """Wait for the translations of lines. Raises CancelledError if the request is abandoned."""
-        submission = Submission(lines, options, self.abandoned, Future())
-        self.queue.submit(submission)
-        return submission.result.result()
+        Raises CancelledError if the request is abandoned.
+        """
+        remaining, count = iter(lines), _PART_LINES * self.queue.translator.scale
+        while part := list(islice(remaining, count)):
+            submission = Submission(part, options, self.abandoned, Future())
+            self.queue.submit(submission)
+            yield part, submission.result.result()

@@ -92,11 +92,6 @@ class WorkerPool(Generic[Context]):
         self._workers: dict[int, Connection] = {}  # by process id, this end of its pipe
         weakref.finalize(self, _kill, self._workers)
 
-    @property
-    def can_fork(self) -> bool:
-        """Whether the workers run already, or can be started."""
-        return bool(self._workers) or can_fork()
-
     def close(self) -> None:
         """End the workers; the next call of `map` starts new ones."""
         _kill(self._workers)

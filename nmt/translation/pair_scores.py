@@ -6,8 +6,8 @@ limit is the score that 5 % of shuffled pairs of the same text exceed.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import compress, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,8 @@ from nmt.config import Recipe
 from nmt.config.section import SettingError
 from nmt.kernels.device import set_threads, thread_count
 from nmt.text.preparing.preparation import Judge
-from nmt.translation.translator import LINE_BATCH_SIZE, Translator
+from nmt.translation.sharing import shared
+from nmt.translation.translator import Translator
 
 _SHUFFLED_ABOVE = 0.05
 _MOST_REMOVED = 0.5  # of the sample; a model that finds more improbable was trained on other text
@@ -37,26 +38,29 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
         raise SettingError(key, f"{model} translates {translator.languages.names}, but the text is {languages.names}")
     options = translator.options(to=languages.target[0])
 
-    def scores(pairs: Sequence[Texts]) -> list[float]:
+    def batch_scores(pairs: Sequence[Texts]) -> list[float]:
         """Return the score of each pair, of those with a long side infinity."""
         short = [max(map(len, pair)) <= _LONGEST for pair in pairs]
         forced = iter(translator.force(list(compress(pairs, short)), options))
         return [float(np.mean(next(forced).token_log_probs)) if is_short else math.inf for is_short in short]
 
+    def scores(pairs: Iterable[Texts]) -> Iterator[float]:
+        remaining, size = iter(pairs), translator.batch_lines
+        batches = iter(lambda: list(islice(remaining, size)), [])
+        return chain.from_iterable(shared(translator, batch_scores, batches))
+
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
         sources, targets = zip(*sample, strict=True)
-        shuffled = [
-            score for score in scores([*zip(sources, targets[1:] + targets[:1], strict=True)]) if score < math.inf
-        ]
+        others = zip(sources, targets[1:] + targets[:1], strict=True)
+        shuffled = [score for score in scores(others) if score < math.inf]
         if not shuffled:
             raise SettingError(key, f"every pair has a side of more than {_LONGEST:,} characters; remove the key")
         limit = float(np.quantile(shuffled, 1 - _SHUFFLED_ABOVE))
-        share = float(np.mean(np.array(scores(sample)) <= limit))
+        share = float(np.mean(np.array(list(scores(sample))) <= limit))
         if share > _MOST_REMOVED:
             problem = f"{model} finds {share:.0%} of the pairs as improbable as shuffled ones"
             raise SettingError(key, f"{problem}, so it was trained on other text; name a better model")
-        while batch := list(islice(pairs, LINE_BATCH_SIZE)):
-            for score in scores(batch):
-                yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"
+        for score in scores(pairs):
+            yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"
 
     return judge

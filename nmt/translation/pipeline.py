@@ -4,36 +4,30 @@ import io
 import os
 import select
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
-
-import torch
+from typing import BinaryIO, NamedTuple
 
 from nmt.decoding.alignment import pharaoh
-from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
-from nmt.system.distributed import rank, scatter_map, world_size
-from nmt.system.workers import WorkerPool
+from nmt.system.distributed import rank
 from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
 from nmt.text.tokenizer import EOS
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import plain_json
+from nmt.translation.sharing import shared
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
-LINE_BATCH_BYTES = 1 << 20  # a line batch also ends after so many bytes: lines may be long
+_LINE_BYTES = 512  # a line batch also ends after so many bytes for each of its lines: lines may be long
 _CHUNK_BYTES = 1 << 16
 _PLACES_SHOWN = 10
-
-Result = TypeVar("Result")
 
 
 class LineBatch(NamedTuple):
@@ -58,8 +52,7 @@ class LineInput:
     """An input stream and, optionally, a text that is parallel to it."""
 
     stream: BinaryIO
-    # `Translator.stream_scale`: how many times as large as on a CPU a line batch is.
-    scale: int = 1
+    batch_lines: int = LINE_BATCH_SIZE
     parallel: Sequence[str] | None = None  # a line for each line of the input
     option: str = ""  # the option that names the file of the parallel text
 
@@ -77,7 +70,7 @@ class LineInput:
         Raises DataError if the parallel text has another number of lines than the input.
         """
         count, texts = 0, self.parallel
-        for lines in read_batches(self.stream, self.scale):
+        for lines in read_batches(self.stream, self.batch_lines):
             count += len(lines)
             if texts is not None and count > len(texts):
                 raise self._wrong_length(len(texts), "more")
@@ -105,8 +98,8 @@ def open_input(path: Path | None) -> Iterator[BinaryIO]:
             yield stream
 
 
-def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
-    """Yield batches of lines without `\n`: full ones from a file, from a pipe or a terminal the lines available.
+def read_batches(stream: BinaryIO, count: int) -> Iterator[list[bytes]]:
+    """Yield batches of so many lines, without `\n`; from a pipe or a terminal the lines available.
 
     So a line that is typed, or written to a pipe whose writer waits for its translation, is translated at once.
     """
@@ -122,8 +115,10 @@ def read_batches(stream: BinaryIO, scale: int = 1) -> Iterator[list[bytes]]:
             lines += [b"".join(parts), *complete[:-1]]
             parts = complete[-1:]
         size += len(chunk)
-        full = len(lines) >= scale * LINE_BATCH_SIZE or size >= scale * LINE_BATCH_BYTES
-        if lines and (full or not _is_readable(stream)):
+        while len(lines) >= count:
+            yield lines[:count]
+            lines, size = lines[count:], 0
+        if lines and (size >= count * _LINE_BYTES or not _is_readable(stream)):
             yield lines
             lines, size = [], 0
     if unfinished := b"".join(parts):
@@ -159,7 +154,7 @@ def process_lines(
     hidden, (_, size) = is_typed or output.is_terminal, source.progress()
     try:
         with nullcontext() if hidden else console.progress_through(label, size, "lines") as show:
-            for batch, (text, numbers) in _results(source.batches(output), process, translator, source.scale):
+            for batch, (text, numbers) in _results(source.batches(output), process, translator, source):
                 output.write(batch.lines, text.encode())
                 differing += numbers
                 numbered = list(enumerate(batch.lines, batch.first))
@@ -186,44 +181,14 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _results(
-    batches: Iterator[LineBatch], process: Process, translator: Translator, scale: int
+    batches: Iterator[LineBatch], process: Process, translator: Translator, source: LineInput
 ) -> Iterator[tuple[LineBatch, tuple[str, list[int]]]]:
-    """Yield each batch with its result; in several processes if there is more than one batch."""
-
-    def work(batch: LineBatch) -> tuple[LineBatch, tuple[str, list[int]]]:
-        return batch, process(batch)
-
-    if world_size() > 1 or translator.text_processes == 1:
-        return scatter_map(batches, work)
+    """Yield each batch with its result, in several processes if the first one is full and more lines wait."""
     first = list(islice(batches, 1))
-    is_full = any(len(batch.lines) >= scale * LINE_BATCH_SIZE for batch in first)
-    every = chain(first, batches)
-    return _in_processes(translator, work, every) if is_full else map(work, every)
-
-
-def _in_processes(
-    translator: Translator, work: Callable[[LineBatch], Result], batches: Iterable[LineBatch]
-) -> Iterator[Result]:
-    """Yield `work(batch)` for each batch, in order, computed in processes which leave each search to this one.
-
-    Results are pickled. The work may change nothing but what it returns.
-    """
-    engine = translator.engine
-    assert isinstance(engine, TorchEngine), "a worker has no workers"
-
-    def begin() -> None:
-        torch.set_num_threads(1)
-        translator.engine = RemoteEngine(engine, pool.ask)
-
-    pool = WorkerPool(work, translator.text_processes, "use fewer --threads", begin, partial(answers, engine))
-    try:
-        yield from pool.map(_apply, batches)
-    finally:
-        pool.close()
-
-
-def _apply(work: Callable[[LineBatch], Result], batch: LineBatch) -> Result:
-    return work(batch)
+    size = sum(len(line) for batch in first for line in batch.lines)
+    is_full = any(len(batch.lines) >= source.batch_lines for batch in first) or size >= source.batch_lines * _LINE_BYTES
+    is_long = is_full and _is_readable(source.stream)
+    return shared(translator, lambda batch: (batch, process(batch)), chain(first, batches), is_long)
 
 
 def translate_stream(

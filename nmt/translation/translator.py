@@ -39,10 +39,13 @@ from nmt.translation import internals, placing
 from nmt.translation.internals import Attention, Step, checked
 from nmt.translation.options import Choices, TranslateOptions
 from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
+from nmt.translation.sharing import shared
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
-_PROCESS_SCALE = 2  # times as many lines are a task of a process: few enough to keep many processes busy
+# Those of a task of one of several processes: few enough to keep many busy, and enough for full batches of a search. On
+# a GPU, the searches of all processes that wait are one.
+_PROCESS_LINES, _PROCESS_LINES_OF_GPU = 512, 4096
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
@@ -63,10 +66,8 @@ class Translator:
         runtime = runtime or RuntimeSettings()
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self.engine: TorchEngine | RemoteEngine = TorchEngine(
-            [one.model for one in self.models], runtime, process_count
-        )
-        self._process_count = process_count
+        self.engine: TorchEngine | RemoteEngine = TorchEngine([one.model for one in self.models], runtime)
+        self.process_count = process_count
         # The size of line batches and of batches, as a multiple of the default.
         self.scale = self.engine.kernels.search_scale
         self._unknown_signs: dict[str, bool] = {}
@@ -163,8 +164,7 @@ class Translator:
         chosen = options or self.options(**choices)
         if isinstance(lines, str):
             return self.translate_lines([lines], chosen)[0]
-        batches = self.line_batches(checked(lines))
-        found = (one for batch in batches for one in self.translate_lines(batch, chosen))
+        found = (one for _, batch in self.translate_batches(checked(lines), chosen) for one in batch)
         return list(found) if isinstance(lines, Sequence) else found
 
     def translate_file(self, source: str | Path, output: str | Path, **choices: Unpack[Choices]) -> list[str]:
@@ -173,10 +173,22 @@ class Translator:
 
         return translate_file(self, Path(source), Path(output), **choices)
 
-    def line_batches(self, lines: Iterable[Text]) -> Iterator[list[Text]]:
-        """Yield lines in batches of the size that the device needs."""
-        remaining, size = iter(lines), self.scale * LINE_BATCH_SIZE
-        return iter(lambda: list(islice(remaining, size)), [])
+    @property
+    def batch_lines(self) -> int:
+        """The number of lines in a batch of a long text."""
+        if self.process_count == 1:
+            return self.scale * LINE_BATCH_SIZE
+        return _PROCESS_LINES if self.engine.kernels.uses_cores else _PROCESS_LINES_OF_GPU
+
+    def translate_batches(
+        self, lines: Iterable[Text], options: TranslateOptions
+    ) -> Iterator[tuple[list[Text], list[Translation]]]:
+        """Yield lines in batches with their translations, in order; all processes share those of a long text."""
+        remaining, size = iter(lines), self.batch_lines
+        batches = iter(lambda: list(islice(remaining, size)), [])
+        first = list(islice(batches, 2)) if self.process_count > 1 else []  # else each is read when it is needed
+        every = chain(first, batches)
+        return shared(self, lambda batch: (batch, self.translate_lines(batch, options)), every, len(first) > 1)
 
     def translate_lines(
         self, lines: Sequence[str | Line], options: TranslateOptions, prefixes: Sequence[str] | None = None
@@ -197,16 +209,6 @@ class Translator:
                 unit.links = links
         translations = {request: joined_units(request[0], own, options) for request, own in units_of.items()}
         return [translations[request] for request in requests]
-
-    @property
-    def text_processes(self) -> int:
-        """How many processes split and join lines for one that searches on a GPU; 1 if this one does it, too."""
-        return 1 if self.engine.kernels.uses_cores else self._process_count
-
-    @property
-    def stream_scale(self) -> int:
-        """The size of the line batches of a stream, as a multiple of the default."""
-        return self.scale if self.text_processes == 1 else _PROCESS_SCALE
 
     def tag_ids(self, options: TranslateOptions) -> list[int]:
         """Return the ids that precede each source: the tag of the target language, if there are several, then its own.

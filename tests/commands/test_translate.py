@@ -207,7 +207,7 @@ class TestInput:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Translator, "translate_lines", interrupted_twice)
-            patch.setattr(pipeline, "LINE_BATCH_SIZE", 20)
+            patch.setattr(Translator, "batch_lines", 20)
             patch.setattr(pipeline, "_CHUNK_BYTES", 100)
             codes = [run_command(*command).exit_code for _ in range(3)]
         assert codes == [130, 130, 0]

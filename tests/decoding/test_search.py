@@ -20,10 +20,8 @@ from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
-from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.reference import Kernels, Made
 from nmt.model.transformer import Transformer
-from nmt.system.workers import WorkerPool
 from tests.builders import tiny_model
 from tests.decoding.reference_search import assert_same, only, slow_beam
 from tests.other_device import OTHER, OtherDevice
@@ -214,12 +212,3 @@ def test_threads_share_a_search_that_is_kept() -> None:
         ):
             for hypotheses, others in zip(found, alone, strict=True):
                 assert_same(hypotheses, others)
-
-
-def test_threads_other_than_the_main_one_use_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These would end with the thread, and each of their pipes serves one call at a time."""
-    monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
-    monkeypatch.setattr(WorkerPool, "can_fork", True)
-    runner = BatchRunner([tiny_model(1).for_inference(CpuKernels(CPU))], processes=2)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(runner.run, lambda models, batch: 2 * batch, range(5)).result() == [0, 2, 4, 6, 8]

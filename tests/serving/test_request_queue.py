@@ -86,7 +86,8 @@ def test_abandoned_requests_are_not_translated_and_batches_have_a_limit(
 
 def test_parts_of_a_long_document_let_other_requests_pass(recorder: Recorder, queue: RequestQueue) -> None:
     lines = [f"line {number}" for number in range(100)]
-    parts = list(QueuedTranslator(queue, Event()).line_batches(lines))
-    assert [line for part in parts for line in part] == lines
-    assert max(map(len, parts)) < 50
     recorder.go.set()
+    parts: Any = list(QueuedTranslator(queue, Event()).translate_batches(lines, PLAIN))
+    assert [line for part, _ in parts for line in part] == lines
+    assert [line for _, done in parts for line in done] == [line.upper() for line in lines]
+    assert max(len(part) for part, _ in parts) < 50

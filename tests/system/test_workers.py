@@ -6,13 +6,16 @@ Only a process whose torch has always had one thread may be forked, so the tests
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from nmt.decoding.models import BatchRunner
 from nmt.system.workers import WorkerPool
-from tests.builders import tiny_model
+from nmt.translation import sharing
+from nmt.translation.sharing import shared
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
@@ -26,9 +29,21 @@ def test_worker_processes_in_a_process_of_one_thread(warm_python: str, repositor
     assert "skipped" not in done.stdout
 
 
-def test_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other threads, such as those of torch's matrix products, would be missing in the copies, which would wait."""
-    monkeypatch.setattr("nmt.system.workers.threading.active_count", lambda: 1000)
+@pytest.mark.parametrize("condition", ["threads of a library", "another thread than the main one"])
+def test_without_a_process_that_can_be_copied_there_are_no_workers(
+    condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies would lack threads such as those of torch's matrix products, and end with the thread that made them."""
     monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
-    runner = BatchRunner([tiny_model(1)], processes=2)
-    assert runner.run(lambda models, batch: 2 * batch, range(5)) == [0, 2, 4, 6, 8]
+    translator: Any = SimpleNamespace(process_count=2)
+
+    def work() -> list[int]:
+        return list(shared(translator, lambda batch: 2 * batch, range(5)))
+
+    if condition == "threads of a library":
+        monkeypatch.setattr("nmt.system.workers.threading.active_count", lambda: 1000)
+        assert work() == [0, 2, 4, 6, 8]
+    else:
+        monkeypatch.setattr(sharing, "can_fork", lambda: True)
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(work).result() == [0, 2, 4, 6, 8]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import mmap
 import os
 import pickle
 import re
@@ -17,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmt.config import MaxLength, RuntimeSettings
-from nmt.decoding.engine import SearchRequest, TorchEngine, answers, search_all
-from nmt.decoding.forced_decoding import force_all
+from nmt.decoding.engine import SearchRequest, TorchEngine, answers
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError, NMTError
@@ -40,39 +39,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are c
 
 
 SHORT = MaxLength(factor=1, extra=5)  # a random model rarely predicts the end
-
-
-def sentences(count: int) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, 9, (count,), generator=generator).tolist()
-    return [torch.randint(4, 40, (length,), generator=generator).tolist() for length in lengths]
-
-
-def runners(*seeds: int) -> tuple[BatchRunner, BatchRunner]:
-    """Return the same models in this process and in two worker processes."""
-    models = [tiny_model(seed, vocabulary=40) for seed in seeds]
-    return BatchRunner(models), BatchRunner(models, processes=2)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("seeds", [[5], [5, 6]])
-def test_search_in_workers_equals_search_in_one_process(beam: int, seeds: list[int]) -> None:
-    options = SearchOptions(beam=beam, n_best=beam, max_length=SHORT, batch_tokens=60)
-    alone, shared = runners(*seeds)
-    for count in (0, 1, 30):
-        expected = search_all(alone, sentences(count), options)
-        found = search_all(shared, sentences(count), options)
-        assert [[one.tokens for one in of] for of in found] == [[one.tokens for one in of] for of in expected]
-
-
-@pytest.mark.parametrize("heads", [[], [(0, 1), (0, 0)]])
-def test_forced_decoding_in_workers_equals_that_in_one_process(heads: list[tuple[int, int]]) -> None:
-    alone, shared = runners(5)
-    pairs = list(zip(sentences(60), reversed(sentences(60)), strict=True))
-    expected, found = (force_all(runner, pairs, 60, heads) for runner in (alone, shared))
-    for one, other in zip(expected, found, strict=True):
-        assert other.token_log_probs == one.token_log_probs
-        assert torch.equal(other.attention, one.attention)
 
 
 def _ask_twice(pool: "list[WorkerPool[object]]", item: int) -> tuple[int, int]:
@@ -108,39 +74,42 @@ def test_error_while_answering_is_raised_and_ends_the_workers() -> None:
     assert not pool._workers
 
 
-def test_text_processes_translate_as_one_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As beside a GPU; searches, alignments and given translations are computed by the first process only."""
-    monkeypatch.setattr(CpuKernels, "uses_cores", False)
-    monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 7)
+@pytest.mark.parametrize("uses_cores", [True, False])
+def test_processes_translate_as_one_does(uses_cores: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU they do all the work; beside a GPU, searches and alignments are computed by the first process only."""
+    monkeypatch.setattr(CpuKernels, "uses_cores", uses_cores)
+    monkeypatch.setattr(Translator, "batch_lines", 7)
     monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 50)
     lines = [f"{line} {{{number}}}" for number, line in enumerate(SENTENCES * 5)]
     data = "".join(f"{line}\n" for line in lines).encode()
-    alone, shared = (
+    alone, several = (
         Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"), process_count=count) for count in (1, 3)
     )
-    monkeypatch.setattr("nmt.translation.translator._PROCESS_SCALE", 1)
-    processes = set[int]()
+    processes = mmap.mmap(-1, 4096)  # shared: a byte for each process, by its number modulo the size
     run = BatchRunner.run
 
     def recorded(runner: BatchRunner, *rest: Any) -> Any:
-        processes.add(os.getpid())
+        processes[os.getpid() % 4096] = 1
         return run(runner, *rest)
 
     monkeypatch.setattr(BatchRunner, "run", recorded)
     outputs = []
-    for translator in (alone, shared):
+    for translator in (alone, several):
+        processes[:] = bytes(4096)
         options = replace(translator.options(beam=2), alignment=True)
         output = io.BytesIO()
-        translate_stream(translator, LineInput(io.BytesIO(data)), StreamOutput(output), options, True, QUIET)
+        translate_stream(translator, LineInput(io.BytesIO(data), 7), StreamOutput(output), options, True, QUIET)
         score = partial(score_batch, translator, options, True)
-        given = LineInput(io.BytesIO(data), parallel=lines)
+        given = LineInput(io.BytesIO(data), 7, parallel=lines)
         process_lines("scoring", given, StreamOutput(output), score, QUIET, translator)
-        outputs.append(output.getvalue().decode().splitlines())
-    assert len(outputs[0]) == 2 * len(lines)
+        outputs.append(
+            [*output.getvalue().decode().splitlines(), *(one.as_json() for one in translator.translate(lines))]
+        )
+    assert len(outputs[0]) == 3 * len(lines)
     assert [_rounded(json.loads(line)) for line in outputs[1]] == [_rounded(json.loads(line)) for line in outputs[0]]
-    assert processes == {os.getpid()}
-    assert (alone.text_processes, shared.text_processes) == (1, 3)
-    assert isinstance(shared.engine, TorchEngine), "only workers have a remote engine"
+    assert bool(processes[os.getpid() % 4096]) is not uses_cores
+    assert (sum(processes[:]) > 1) is uses_cores
+    assert isinstance(several.engine, TorchEngine), "only workers have a remote engine"
 
 
 def _rounded(value: Any) -> Any:
@@ -155,7 +124,7 @@ def _rounded(value: Any) -> Any:
 def test_searches_with_equal_options_are_one() -> None:
     engine = TorchEngine([tiny_model(5, vocabulary=40)], RuntimeSettings(device="cpu"))
     greedy, wide = (SearchOptions(beam=beam, max_length=SHORT) for beam in (1, 3))
-    ids = sentences(9)
+    ids = [[4 + (number + i) % 30 for i in range(1 + number % 8)] for number in range(9)]
     requests = [
         SearchRequest(ids[:4], greedy, None),
         SearchRequest(ids[4:6], wide, [[5], []]),

@@ -22,7 +22,7 @@ from nmt.system.console import AdvanceTo, Console
 from nmt.translation import pipeline
 from nmt.translation.pipeline import LineInput, foreign_input, read_batches, translate_stream
 from nmt.translation.sinks import StreamOutput, is_stream, open_output
-from nmt.translation.translator import LINE_BATCH_SIZE, Translator
+from nmt.translation.translator import Translator
 from tests.builders import (
     SENTENCES,
     SHORT_OUTPUT,
@@ -46,28 +46,28 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestStream:
-    @pytest.mark.parametrize("scale", [1, 3])
-    def test_line_batches_of_a_file_are_full(self, tmp_path: Path, scale: int) -> None:
+    @pytest.mark.parametrize("count", [100, 6000])
+    def test_line_batches_of_a_file_are_full(self, tmp_path: Path, count: int) -> None:
         file = tmp_path / "lines.txt"
         file.write_bytes(b"".join(b"%d\n" % number for number in range(30_000)) + b"last")
         with file.open("rb") as source:
-            batches = list(read_batches(source, scale))
+            batches = list(read_batches(source, count))
         assert [line for batch in batches for line in batch] == file.read_bytes().split(b"\n")
         assert len(batches) > 1
-        assert all(len(batch) >= scale * LINE_BATCH_SIZE for batch in batches[:-1])
+        assert {len(batch) for batch in batches[:-1]} == {count}
 
     @given(st.binary(max_size=60), st.integers(1, 7))
     def test_lines_equal_those_of_split(self, data: bytes, chunk: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pipeline, "_CHUNK_BYTES", chunk)
-            lines = [line for batch in read_batches(io.BytesIO(data)) for line in batch]
+            lines = [line for batch in read_batches(io.BytesIO(data), 3) for line in batch]
         expected = data.split(b"\n")
         assert lines == (expected if expected[-1] else expected[:-1])
 
     def test_a_long_line_is_read_in_linear_time(self) -> None:
         """20 MB took 3.4 s, 100 MB over 80 s, where the unfinished line was copied with each chunk."""
         line, started = b"a" * 100_000_000, time.process_time()
-        assert [found for batch in read_batches(io.BytesIO(line + b"\nb")) for found in batch] == [line, b"b"]
+        assert [found for batch in read_batches(io.BytesIO(line + b"\nb"), 3) for found in batch] == [line, b"b"]
         assert time.process_time() - started < 3
 
     def test_each_line_of_a_pipe_is_answered_at_once(self, translator: Translator) -> None:
@@ -112,14 +112,14 @@ class TestStream:
     def test_progress_is_shown_after_each_line_batch(
         self, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 60)
+        monkeypatch.setattr(Translator, "batch_lines", 60)
         monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 100)
         file = tmp_path / "in.txt"
         file.write_text("".join(f"the cat {n:03}\n" for n in range(150)))
         console = RecordingConsole()
         with file.open("rb") as source:
             options = translator.options(beam=1)
-            translate_stream(translator, LineInput(source), StreamOutput(io.BytesIO()), options, False, console)
+            translate_stream(translator, LineInput(source, 60), StreamOutput(io.BytesIO()), options, False, console)
         assert console.shown == sorted(console.shown)
         assert len(console.shown) == 3
         assert console.shown[-1] == (150, file.stat().st_size)
@@ -151,10 +151,11 @@ DRIVER = """
 import os, random, signal, sys
 import nmt.cli, nmt.commands.translate, nmt.translation.pipeline
 from nmt.translation.sinks import ResumableFile
+from nmt.translation.translator import Translator
 from tests.kill_points import kill_at_call
 
 choose, kills = random.Random(3), 5
-nmt.translation.pipeline.LINE_BATCH_SIZE, nmt.translation.pipeline._CHUNK_BYTES = 8, 40
+Translator.batch_lines, nmt.translation.pipeline._CHUNK_BYTES = 8, 40
 sys.argv[1:] = ["translate", "--output", *sys.argv[1:]]
 for number in range(kills + 1):
     calls = choose.randrange(6_000)
@@ -199,7 +200,7 @@ class TestInterrupted:
         assert codes.count(-signal.SIGKILL) == 4
         assert set(codes) <= {-signal.SIGKILL, 130, -signal.SIGINT}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pipeline, "LINE_BATCH_SIZE", 8)
+            patch.setattr(Translator, "batch_lines", 8)
             patch.setattr(pipeline, "_CHUNK_BYTES", 40)
             options = translator.options(n_best=2, overrides=["decode.batch_tokens=60", *SHORT_OUTPUT])
             whole = translated_stream(translator, (tmp_path / "in.txt").read_bytes(), options)
@@ -287,8 +288,9 @@ finally:
 SMALL_BATCHES = """
 import nmt.cli
 from nmt.translation import pipeline
+from nmt.translation.translator import Translator
 
-pipeline.LINE_BATCH_SIZE, pipeline._CHUNK_BYTES = 16, 200
+Translator.batch_lines, pipeline._CHUNK_BYTES = 16, 200
 nmt.cli.main()
 """
 
@@ -314,7 +316,7 @@ class TestPrefixes:
     def test_each_line_has_its_own_prefix_across_line_batches(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pipeline, "LINE_BATCH_SIZE", 2)
+        monkeypatch.setattr(Translator, "batch_lines", 2)
         monkeypatch.setattr(pipeline, "_CHUNK_BYTES", 4)
         prefixes = ["il", "", "la luna", "今天", ""]
         lines = ["a dog", "a dog", "", "the cat", "the moon"]
@@ -376,6 +378,6 @@ def test_warning_of_another_language_comes_before_the_translations(
 
 def translate_with_prefixes(translator: Translator, lines: list[str], prefixes: list[str]) -> list[str]:
     data, output = "".join(f"{line}\n" for line in lines).encode(), io.BytesIO()
-    source = LineInput(io.BytesIO(data), parallel=prefixes, option="--prefixes")
+    source = LineInput(io.BytesIO(data), translator.batch_lines, parallel=prefixes, option="--prefixes")
     translate_stream(translator, source, StreamOutput(output), translator.options(beam=1), False, Console(quiet=True))
     return output.getvalue().decode().splitlines()

@@ -1,13 +1,12 @@
 """Translate documents: their texts, paragraph by paragraph, and warnings about those that stay as they are."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol, Unpack
 
 from nmt.system.console import counted
-from nmt.system.distributed import scatter_map
 from nmt.system.files import check_output, write_output
 from nmt.text.items import Line
 from nmt.text.readers.opening import limits_reported, read_lines
@@ -44,11 +43,10 @@ _READERS: dict[Format, Read] = {
 class LineTranslator(Protocol):
     """A `Translator`, or what translates lines in its place."""
 
-    def line_batches(self, lines: Iterable[Line]) -> Iterator[list[Line]]:
-        """Yield lines in batches."""
-
-    def translate_lines(self, lines: Sequence[Line], options: TranslateOptions) -> list[Translation]:
-        """Return a translation for each line."""
+    def translate_batches(
+        self, lines: Iterable[Line], options: TranslateOptions
+    ) -> Iterator[tuple[list[Line], list[Translation]]]:
+        """Yield lines in batches with their translations."""
 
 
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -80,8 +78,7 @@ def translate_document(
     of lines that are translated. Raises as `Document.translated` does.
     """
     made: dict[Line, Translation] = {}
-    batches = translator.line_batches(document.lines)
-    for batch, translations in scatter_map(batches, lambda batch: (batch, translator.translate_lines(batch, options))):
+    for batch, translations in translator.translate_batches(document.lines, options):
         made |= zip(batch, translations, strict=True)
         advance(len(batch))
     lines = {line: translation.line for line, translation in made.items()}

@@ -8,7 +8,6 @@ import pytest
 
 from nmt.text.content import compare
 from nmt.text.items import Line, read
-from nmt.translation import translator
 from nmt.translation.documents.translating import translate_html
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
@@ -98,7 +97,7 @@ def test_texts_that_differ_are_named_by_their_places(model: Path, tmp_path: Path
 def test_many_texts_are_translated_in_order(
     model: Path, tmp_path: Path, capitals: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translator, "LINE_BATCH_SIZE", 7)
+    monkeypatch.setattr(Translator, "batch_lines", 7)
     source = tmp_path / "a.srt"
     source.write_text("\n\n".join(f"0:0:{n} --> 0:0:{n}\nword {n}" for n in range(60)))
     done = run_command("translate", "-m", model, "-i", source, "-q")

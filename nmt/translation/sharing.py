@@ -1,0 +1,58 @@
+"""Work on line batches, shared among processes: on a CPU all of it, on a GPU all but the searches."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
+from nmt.system.distributed import scatter_map, world_size
+from nmt.system.workers import WorkerPool, can_fork
+
+if TYPE_CHECKING:
+    from nmt.translation.translator import Translator
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def shared(
+    translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item], is_long: bool = True
+) -> Iterator[Result]:
+    """Yield `work(batch)` for each batch, in order; the work may change nothing but what it returns.
+
+    The processes of torchrun share the batches; or copies of this process, if a text is long and the translator may
+    have several: then results are pickled, and a batch is read before the one before it is done.
+    """
+    # copies would lack other threads, and end with the thread that started them
+    is_main = threading.current_thread() is threading.main_thread()
+    if world_size() > 1:
+        return scatter_map(batches, work)
+    if is_long and translator.process_count > 1 and is_main and can_fork():
+        return _in_processes(translator, work, batches)
+    return map(work, batches)
+
+
+def _in_processes(
+    translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item]
+) -> Iterator[Result]:
+    engine = translator.engine
+    assert isinstance(engine, TorchEngine), "a worker has no workers"
+
+    def begin() -> None:
+        torch.set_num_threads(1)
+        if not engine.kernels.uses_cores:
+            translator.engine = RemoteEngine(engine, pool.ask)
+
+    advice = "give fewer --threads or a smaller decode.batch_tokens"
+    pool = WorkerPool(work, translator.process_count, advice, begin, partial(answers, engine))
+    try:
+        yield from pool.map(_apply, batches)
+    finally:
+        pool.close()
+
+
+def _apply(work: Callable[[Item], Result], batch: Item) -> Result:
+    return work(batch)
