@@ -33,12 +33,11 @@ import uvicorn
 from nmt.commands.serve import listening_socket
 from nmt.config import RuntimeSettings
 from nmt.formats.ctranslate2 import write_ctranslate2
-from nmt.kernels.device import set_threads
+from nmt.kernels.device import reuse_freed_ram, set_threads
 from nmt.model.checkpoint import load_model, resolve_model
 from nmt.serving import request_queue
 from nmt.serving.api import Service, TextRequest, options_for
 from nmt.serving.app import Server, Settings
-from nmt.system.workers import reuse_freed_ram
 from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import Translator
 
@@ -97,7 +96,7 @@ def translator_of(model: Path, threads: int) -> Translator:
     set_threads(runtime)
     reuse_freed_ram()
     translator = Translator.load(model, **runtime.model_dump())
-    list(translator.translate(["a", "b", "c", "d", "e"], to=translator.languages.target[0]))
+    translator.translate("a", to=translator.languages.target[0])
     return translator
 
 
