@@ -49,6 +49,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Reci
 
 def override_decode(settings: DecodeSettings, overrides: Sequence[str]) -> DecodeSettings:
     """Apply `decode.key=value` overrides to a model's settings. Raises ConfigError that lists every problem."""
+    if not overrides:
+        return settings
     document = Document("--set", {"decode": settings.model_dump()}, {})
     for override in overrides:
         document.override(override)

@@ -31,7 +31,7 @@ from nmt.decoding.beam import (
 )
 from nmt.decoding.models import Models
 from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
-from nmt.kernels.reference import Places, Searching, largest
+from nmt.kernels.reference import Places, SearchRules, largest
 from nmt.model.cache import DecoderCache
 from nmt.text.tokenizer import EOS
 
@@ -111,7 +111,8 @@ class Search:
         self._places = Places(all_rows, self.beams.lengths, ancestors, options.width, positions)
         self._caches: list[DecoderCache] = []
         penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=device)
-        self._searching = Searching(penalties, math.inf if options.exact else MARGIN, GROWTH)
+        margin = math.inf if options.exact else MARGIN
+        self._rules = SearchRules(penalties, margin, GROWTH, options.beam == 1, options.log_probs)
         # (B, P) the tokens that a hypothesis must begin with, -1 where there are none
         self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
@@ -119,6 +120,8 @@ class Search:
         # scores by their definition read padded sentences, whose shapes differ
         self._record_rows = self.kernels.recorder_of_rows(all(model.attends_by_kernels for model in models))
         self._observer: Observer | None = None
+        is_plain = not self._has_rules and options.sampling is None and len(models) == 1
+        self._decoder = models[0].decoder_kernels if is_plain else None
 
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence; the longest should come first."""
@@ -137,10 +140,13 @@ class Search:
                 slots, free = free[:few], free[few:]
                 begun = self._begin(slots, encoded, few)
                 searched |= {slot: (one, done + len(looks)) for slot, one in zip(slots, begun, strict=True)}
-            for _ in range(steps_per_look):
-                if not looks_after_steps:  # else it stays as it was recorded
-                    self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
-                self._record_step(self.step)
+            if self._decoder is not None and observer is None:
+                self._decoder.search(self.beams, *self._caches[0].sides, self._rules)
+            else:
+                for _ in range(steps_per_look):
+                    if not looks_after_steps:  # else it stays as it was recorded
+                        self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
+                    self._record_step(self.step)
             looks.append(self._look())
             if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
                 encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])
@@ -157,21 +163,20 @@ class Search:
         """Extend all hypotheses by one token."""
         beams, options = self.beams, self.options
         log_probs, tokens = self._next_tokens(self._logits())  # (N, C)
-        extends_each = self._is_greedy or options.sampling is not None
-        searching = None if extends_each else self._searching
-        if self._observer is None and self.kernels.advance(beams, self._places.rows, log_probs, tokens, searching):
-            return
         shape = self.slots, options.width, tokens.size(1)
         if len(self._places.rows) < self.slots * options.width:
             grid = log_probs.new_full((self.slots * options.width, tokens.size(1)), -torch.inf)
             log_probs = grid.index_copy(0, self._places.rows, log_probs)
             tokens = tokens.new_full(grid.shape, EOS).index_copy_(0, self._places.rows, tokens)
         log_probs, tokens = log_probs.view(shape), tokens.view(shape)
-        if extends_each:
+        if self._is_greedy or options.sampling is not None:
             beams.assign(extend_each(beams, log_probs.squeeze(2), tokens.squeeze(2)))
             return
+        if self.kernels.advance is not None and self._observer is None:
+            self.kernels.advance(beams, log_probs, tokens, self._rules)
+            return
         candidates = best_candidates(beams, log_probs, tokens)
-        after = advance(beams, candidates, self._searching.penalties, options)
+        after = advance(beams, candidates, self._rules.penalties, options)
         if self._observer is not None:
             self._observer(beams, candidates, after)
         beams.assign(after)
@@ -183,12 +188,9 @@ class Search:
 
     def _logits(self) -> Tensor:
         """Return the logits (N, V) of the tokens that follow the newest ones; of an ensemble, log(Σₘ pₘ / M)."""
-        options = self.options
-        # another rule may forbid the largest logit, and the others are not precise
-        screened = self._is_greedy and not options.log_probs and not self._has_rules and len(self.models) == 1
         mean: Tensor | None = None
         for model, cache in zip(self.models, self._caches, strict=True):
-            logits = model.logits(model.decode_step(self.beams.tokens, cache), screened)
+            logits = model.logits(model.decode_step(self.beams.tokens, cache))
             if len(self.models) > 1:
                 logits = logits.float().log_softmax(-1)
             mean = logits if mean is None else torch.logaddexp(mean, logits, out=mean)
@@ -281,5 +283,5 @@ class Search:
 
     def _select_rows(self) -> None:
         """If the host looks after each step, compute active hypotheses only."""
-        if self.kernels.steps_per_look == 1:
+        if self.kernels.steps_per_look == 1 and (self._decoder is None or self._observer is not None):
             self._places.rows = (self.beams.log_probs.flatten() > -torch.inf).nonzero().squeeze(1)

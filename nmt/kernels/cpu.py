@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.kernels import compiling, native
-from nmt.kernels.reference import DecoderStep, Encoder, Kernels, LayerWeights, Precision, Product, Searching
+from nmt.kernels.reference import Decoder, DecoderWeights, Encoder, Kernels, LayerWeights, Precision, Product
 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
@@ -112,30 +112,14 @@ class CpuKernels(Kernels):
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
         return attended
 
-    def best_tokens(
-        self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Choose with `native.best_tokens`."""
-        if not self.has_native or logits.dtype != torch.float32:
-            return super().best_tokens(logits, must_end, count, normalized)
-        return native.best_tokens(logits, must_end, count, normalized)
-
-    def advance(self, beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> bool:
-        """Compute with `native.advance`."""
-        if self.has_native and log_probs.dtype == torch.float32:
-            native.advance(beams, rows, log_probs, tokens, searching)
-            return True
-        return False
-
     def encoder(self, weights: LayerWeights) -> Encoder | None:
         """Compute with `native.Layers`."""
-        layers = native.layers(weights) if self.has_native else None
-        return None if layers is None else layers.encode
+        return native.Layers(weights).encode if self.has_native and native.has_kernels(weights) else None
 
-    def decoder_step(self, weights: LayerWeights) -> DecoderStep | None:
-        """Compute with `native.Layers`."""
-        layers = native.layers(weights) if self.has_native else None
-        return None if layers is None else layers.step
+    def decoder(self, weights: DecoderWeights) -> Decoder | None:
+        """Compute with `native.Decoder`."""
+        has_kernels = self.has_native and native.has_kernels(weights.layers)
+        return native.Decoder(weights, self.precision) if has_kernels else None
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return a multiple of 64, if there are so many."""
@@ -155,12 +139,6 @@ class CpuKernels(Kernels):
         if not self.has_native:
             return None
         return native.product(weight.detach(), None if bias is None else bias.detach(), self.precision)
-
-    def screened(self, weight: Tensor, forbidden: Tensor, outputs: int) -> Product | None:
-        """Screen in eight bits, with `native.screened_product`."""
-        if not self.has_native or self.precision == "int8":
-            return None
-        return native.screened_product(weight.detach(), outputs, self.precision, forbidden)
 
     def cached(self, keys_values: Tensor) -> Tensor:
         """Round to bf16 unless the precision is fp32: that is half of the memory that attention reads."""

@@ -26,7 +26,6 @@ from nmt.kernels.reference import (
     Product,
     Results,
     RowsRecorder,
-    Searching,
     Stream,
 )
 
@@ -44,6 +43,7 @@ class CudaKernels(Kernels):
     chunk_logits = 2**30  # 2 GiB in bf16
     encoder_multiple = 1024
     steps_per_look = 4
+    advance = staticmethod(triton_search.advance)
     utilization = (0.15, 0.6)
 
     def __init__(self, device: torch.device, precision: Precision = "fp32", target_rows: int = 0) -> None:
@@ -139,14 +139,6 @@ class CudaKernels(Kernels):
     ) -> tuple[Tensor, Tensor]:
         """Read the logits once, with `triton_search.best_tokens`."""
         return triton_search.best_tokens(logits, must_end, count, normalized)
-
-    def advance(self, beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> bool:
-        """Advance a beam search with `triton_search.advance`; rows are all places."""
-        if searching is None:
-            return False
-        shape = *beams.log_probs.shape, -1
-        triton_search.advance(beams, log_probs.view(shape), tokens.view(shape), searching)
-        return True
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return one of few sizes, for each of which a step is recorded."""

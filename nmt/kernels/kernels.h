@@ -48,3 +48,42 @@ struct RowsAttention {                                     // see attention_rows
 
 extern "C" void attend_rows_fp32(const RowsAttention& rows, bool is_backward);
 extern "C" long attention_scratch(long width, long longest);
+
+struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
+    const long *rows, *lengths;
+    const int* ancestors;
+    long of_position, of_sentence, of_place, of_ancestors, beam, longest;
+};
+
+struct Layer {
+    // query_key_value and output of self-attention, query and output of attention to the source, inner and outer
+    const Product *query_key_value, *output, *query, *source_output, *inner, *outer;
+    const float* norms[3][2];  // weight and bias of the norm of each sublayer; an encoder has no second one
+};
+
+struct Layers {
+    const Layer* layers;
+    const float* last_norm[2];  // none with post-norm
+    const float* rotations;     // (positions, head width) cosines and sines; none without rotary positions
+    long count, dim, heads, inner;
+    enum Activation : long { RELU, GELU, SWISH, SWIGLU } activation;
+    long is_pre_norm;
+    float epsilon;
+};
+
+struct Embedding {
+    const float *tokens, *positions;  // (vocabulary, dim); (positions, dim) to add, or none
+    long last;                        // position in that table, for later ones too
+    float scale;                      // of tokens
+};
+
+// Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
+// scratch, rows.
+typedef void Decode(
+    const Layers&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, float*, long
+);
+
+// Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
+extern "C" void refine(
+    float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride
+);

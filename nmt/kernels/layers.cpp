@@ -3,28 +3,6 @@
 
 constexpr long AHEAD = 3;  // keys are prefetched so many tokens before they are read
 
-struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
-    const long *rows, *lengths;
-    const int* ancestors;
-    long of_position, of_sentence, of_place, of_ancestors, beam, longest;
-};
-
-struct Layer {
-    // query_key_value and output of self-attention, query and output of attention to the source, inner and outer
-    const Product *query_key_value, *output, *query, *source_output, *inner, *outer;
-    const float* norms[3][2];  // weight and bias of the norm of each sublayer; an encoder has no second one
-};
-
-struct Layers {
-    const Layer* layers;
-    const float* last_norm[2];  // none with post-norm
-    const float* rotations;     // (positions, head width) cosines and sines; none without rotary positions
-    long count, dim, heads, inner;
-    enum Activation : long { RELU, GELU, SWISH, SWIGLU } activation;
-    long is_pre_norm;
-    float epsilon;
-};
-
 static void prefetch(const void* numbers, long bytes) {
     for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
 }
@@ -172,12 +150,6 @@ struct State {
     }
 };
 
-struct Embedding {
-    const float *tokens, *positions;  // (vocabulary, dim); (positions, dim) to add, or none
-    long last;                        // position in that table, for later ones too
-    float scale;                      // of tokens
-};
-
 // The newest token of each hypothesis passes through the decoder. Places, and cells of each layer, are those of the
 // target and of the source.
 template <class Number>
@@ -212,7 +184,8 @@ static void decode(
 }
 
 extern "C" {
-decltype(&decode<float>) decode_fp32 = decode<float>, decode_bf16 = decode<Bfloat16>;
+Decode* decode_fp32 = decode<float>;
+Decode* decode_bf16 = decode<Bfloat16>;
 
 // All tokens of sentences pass through the encoder; `sentences` is what attention needs but tensors.
 void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch) {

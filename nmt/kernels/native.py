@@ -1,6 +1,6 @@
 """Kernels for CPUs in C++.
 
-products.cpp has products with constant weights, layers.cpp the layers of a search and search_step.cpp its steps, all
+products.cpp has products with constant weights, layers.cpp the layers of a search and search.cpp the rest of it, all
 for inference; attention_rows.cpp has attention of all rows of a batch, forward and backward. They are for
 Linux on processors with AVX-512. Where `library` returns None, callers compute the same with torch.
 
@@ -9,7 +9,7 @@ N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses 
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nmt.batching.batch import Rows
 from nmt.kernels.compiling import library
-from nmt.kernels.reference import Cells, LayerWeights, Places, Searching, rotary_angles
+from nmt.kernels.reference import Cells, DecoderWeights, LayerWeights, Places, SearchRules, rotary_angles
 
 _LONG, _POINTER, _BOOL, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_bool, ctypes.c_float
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _BOOL)
@@ -30,6 +30,8 @@ _TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of the
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 _ROWS, _AMX_ROWS = (6, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
 _TILES = "multiply_tiles_bf16"
+_BLOCK = 128  # rows whose logits are computed at a time in a search
+_STEPS = 16  # of a search in one call, which signals do not interrupt
 _ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 
 
@@ -97,38 +99,7 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProd
     return ConstantProduct(weight, bias, precision, function)
 
 
-def screened_product(
-    weight: Tensor, outputs: int, precision: str, forbidden: Tensor | None = None
-) -> Callable[[Tensor], Tensor] | None:
-    """Return the product with a weight (V, D) for logits of which only the largest matter: in eight bits, then refined.
-
-    Of the first `outputs` logits of a row, those that are at most 2 less than the largest are those of a product with
-    this precision, fp32 or bf16. The others have errors of hundredths. Logits of forbidden ids (F), int64, are -inf.
-    """
-    screen, loaded = product(weight, None, "int8"), library()
-    if screen is None or loaded is None:
-        return None
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    weight = weight.to(dtype).float().contiguous()
-
-    def multiplied(x: Tensor) -> Tensor:
-        x = x.flatten(0, -2)
-        logits = screen(x)
-        if forbidden is not None:
-            logits[:, forbidden] = float("-inf")
-        x = x.to(dtype).float().contiguous()
-        sizes = len(x), outputs, x.size(1), logits.size(1)
-        loaded.refine(*map(_POINTER, (logits.data_ptr(), x.data_ptr(), weight.data_ptr())), *map(_LONG, sizes))
-        return logits
-
-    return multiplied
-
-
 # steps of a search
-
-
-class _Embedding(ctypes.Structure):
-    _fields_ = (("tokens", _POINTER), ("positions", _POINTER), ("last", _LONG), ("scale", _FLOAT))
 
 
 class _Layers(ctypes.Structure):
@@ -140,14 +111,12 @@ class _Layers(ctypes.Structure):
 
 
 class Layers:
-    """The layers of an encoder or a decoder, see `Kernels.encoder` and `Kernels.decoder_step`."""
+    """The layers of an encoder or a decoder, see `Kernels.encoder`."""
 
     def __init__(self, weights: LayerWeights) -> None:
         loaded, settings = library(), weights.settings
         assert loaded is not None
         self._weights, self._encode = weights, loaded.encode
-        names = {torch.float32: "decode_fp32", torch.bfloat16: "decode_bf16"}
-        self._decode = {dtype: _DECODE.in_dll(loaded, name) for dtype, name in names.items()}
         products = [product for layer in weights.products for product in layer if product is not None]
         addresses = [
             [0 if product is None else product.address for product in products]
@@ -167,34 +136,17 @@ class Layers:
         """Return memory (M, D) for the embeddings of source rows."""
         width = self._dim // self._heads
         offsets, sizes = rows.offsets, (len(rows.lengths), self._heads, width, rows.longest, 1, False)
-        assert (offsets.dtype.name, offsets.flags.c_contiguous, offsets[-1]) == ("int64", True, len(x))
+        assert (offsets.dtype == np.int64, offsets.flags.c_contiguous, offsets[-1]) == (True, True, len(x))
         attention = (_LONG * 22)(*[0] * 9, offsets.ctypes.data, offsets.ctypes.data, *[0] * 5, *sizes)
         x = x.to(torch.float32, copy=True)
-        scratch = self._scratch(x, self._scratch_of_attention(width, rows.longest))
+        scratch = self._scratch(len(x), self._scratch_of_attention(width, rows.longest))
         self._encode(ctypes.byref(self._struct(rows.longest)), attention, *_addresses(x, scratch))
         return x
 
-    def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
-        """Return hidden states (N, D), for the newest tokens in all places (B, K)."""
-        (targets, places), (sources, source_places), embedding = target, source, self._weights.embedding
-        assert embedding is not None
-        assert (tokens.dtype, tokens.is_contiguous()) == (torch.int64, True)
-        rows, longest = len(places.rows), max(len(targets[0]), len(sources[0]))
-        table, scale = embedding.positions(longest), embedding.scale
-        last, table_address = (0, 0) if table is None else (len(table) - 1, table.data_ptr())
-        embedded = _Embedding(embedding.tokens.data_ptr(), table_address, last, scale)
-        both = *_checked_places(targets, places, rows), *_checked_places(sources, source_places, rows)
-        cells = [tensor.data_ptr() for pair in zip(targets, sources, strict=True) for tensor in pair]
-        x = embedding.tokens.new_empty(rows, self._dim)
-        scratch = self._scratch(x, (2 + self._heads) * longest)
-        inputs = ctypes.addressof(embedded), tokens.data_ptr(), (_LONG * len(both))(*both), (_LONG * len(cells))(*cells)
-        decode, layers = self._decode[targets[0].dtype], self._struct(longest)
-        decode(ctypes.addressof(layers), *inputs, x.data_ptr(), scratch.data_ptr(), rows)
-        return x
-
-    def _scratch(self, x: Tensor, of_attention: int) -> Tensor:
-        rows = len(x)
-        return x.new_empty(rows * (3 * self._dim + self._wide) + max(of_attention, self._scratch_of_products(rows)))
+    def _scratch(self, rows: int, least: int, before: int = 0) -> Tensor:
+        """Return scratch for the layers of so many rows, behind other scratch."""
+        of_products = max(least, self._scratch_of_products(rows))
+        return torch.empty(before + rows * (3 * self._dim + self._wide) + of_products)
 
     def _struct(self, longest: int) -> _Layers:
         """Return the arguments that are the same in each call, for positions below `longest`."""
@@ -204,12 +156,109 @@ class Layers:
         return _Layers(*pointers, *self._sizes, self._weights.settings.norm_epsilon)
 
 
-def layers(weights: LayerWeights) -> Layers | None:
-    """Return the layers of an encoder or a decoder, or None if there is no kernel for a product or a score."""
+class _Embedding(ctypes.Structure):
+    _fields_ = (("tokens", _POINTER), ("positions", _POINTER), ("last", _LONG), ("scale", _FLOAT))
+
+
+class _Output(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("product", "screen", "weights", "bias")),
+        *((name, _LONG) for name in ("vocabulary", "is_bf16")),
+    )
+
+
+class _Rules(ctypes.Structure):
+    _fields_ = (
+        ("penalties", _POINTER),
+        *((name, _LONG) for name in ("candidates", "growth", "is_greedy", "is_normalized")),
+        ("margin", _FLOAT),
+    )
+
+
+class Decoder(Layers):
+    """The decoder in a search, see `nmt.kernels.reference.Decoder`."""
+
+    def __init__(self, weights: DecoderWeights, precision: str) -> None:
+        super().__init__(weights.layers)
+        self._decoder, self._precision, loaded = weights, precision, library()
+        assert loaded is not None
+        names = {torch.float32: "decode_fp32", torch.bfloat16: "decode_bf16"}
+        self._decode = {dtype: _DECODE.in_dll(loaded, name) for dtype, name in names.items()}
+        self._search = loaded.search_hypotheses
+
+    def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
+        """Return hidden states (N, D) for the newest tokens in all places (B, K)."""
+        assert (tokens.dtype, tokens.is_contiguous()) == (torch.int64, True)
+        rows = len(target[1].rows)
+        arguments, longest = self._arguments(target, source)
+        x = tokens.new_empty(rows, self._dim, dtype=torch.float32)
+        scratch = self._scratch(rows, (2 + self._heads) * longest)
+        layers, embedding, places, cells = arguments
+        pointers = ctypes.addressof(layers), ctypes.addressof(embedding), tokens.data_ptr(), places, cells
+        self._decode[target[0][0].dtype](*pointers, x.data_ptr(), scratch.data_ptr(), rows)
+        return x
+
+    def search(self, beams: Any, target: Cells, source: Cells, rules: SearchRules) -> None:
+        """Extend all hypotheses by several tokens."""
+        weights, (layers, embedding, places, cells), longest = self._decoder, *self._arguments(target, source)
+        screen = self._screen if rules.is_greedy and not rules.log_probs else None
+        state = (
+            beams.log_probs, beams.tokens, beams.lengths, beams.limits, beams.history, beams.finished,
+            beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
+        )  # fmt: skip
+        assert all(tensor.is_contiguous() for tensor in state)
+        beam, best, positions = beams.log_probs.size(1), beams.finished.size(1), beams.history.size(3)
+        struct = (_LONG * 13)(*(tensor.data_ptr() for tensor in state), len(beams.lengths), beam, best, positions)
+        output = _Output(
+            weights.product.address, 0 if screen is None else screen[0].address,
+            0 if screen is None else screen[1].data_ptr(), 0 if weights.bias is None else weights.bias.data_ptr(),
+            weights.vocabulary, self._precision == "bf16",
+        )  # fmt: skip
+        candidates, is_normalized = 1 if rules.is_greedy else beam + 1, rules.log_probs or not rules.is_greedy
+        of_rules = _Rules(
+            rules.penalties.data_ptr(), candidates, rules.growth, rules.is_greedy, is_normalized, rules.margin
+        )
+        rows = beams.log_probs.numel()
+        of_products = max(one.scratch(rows) for one in (weights.product, *(screen or ())[:1]))
+        before = rows * self._dim + min(rows, _BLOCK) * weights.product.outputs  # hidden states and logits
+        scratch = self._scratch(rows, max(of_products, (2 + self._heads) * longest), before)
+        decode = ctypes.byref(self._decode[target[0][0].dtype])
+        structs = (ctypes.byref(one) for one in (layers, embedding, output))
+        self._search(
+            decode, *structs, struct, ctypes.byref(of_rules), places, cells, *_addresses(scratch), _LONG(_STEPS)
+        )
+
+    def _arguments(self, target: Cells, source: Cells) -> tuple[tuple[Any, ...], int]:
+        """Return layers, embedding, places and cells for a kernel, and the number of positions of the cells."""
+        (targets, places), (sources, source_places), weights = target, source, self._decoder
+        longest = max(len(targets[0]), len(sources[0]))
+        table = weights.positions(longest)
+        last, address = (0, 0) if table is None else (len(table) - 1, table.data_ptr())
+        embedding = _Embedding(weights.tokens.data_ptr(), address, last, weights.scale)
+        both = *_checked_places(targets, places), *_checked_places(sources, source_places)
+        cells = [tensor.data_ptr() for pair in zip(targets, sources, strict=True) for tensor in pair]
+        arrays = (_LONG * len(both))(*both), (_LONG * len(cells))(*cells)
+        return (self._struct(longest), embedding, *arrays), longest
+
+    @functools.cached_property
+    def _screen(self) -> tuple[ConstantProduct, Tensor] | None:
+        """The product to logits in eight bits, and the weights that refine the largest of them.
+
+        Those at most 2 below the largest are as precise as in the other products, the rest have errors of hundredths.
+        """
+        weights = self._decoder
+        screen = (
+            None if self._precision == "int8" or weights.bias is not None else product(weights.matrix, None, "int8")
+        )
+        dtype = torch.bfloat16 if self._precision == "bf16" else torch.float32
+        return None if screen is None else (screen, weights.matrix.to(dtype).float().contiguous())
+
+
+def has_kernels(weights: LayerWeights) -> bool:
+    """Return whether all products and the score of attention have a kernel."""
     settings, products = weights.settings, [product for layer in weights.products for product in layer]
     scores = settings.attention_score == "scaled_dot" and settings.positions != "relative"
-    all_constant = all(product is None or isinstance(product, ConstantProduct) for product in products)
-    return Layers(weights) if scores and all_constant else None
+    return scores and all(product is None or isinstance(product, ConstantProduct) for product in products)
 
 
 def _pointers(norm: nn.LayerNorm | None) -> tuple[int, int]:
@@ -226,55 +275,19 @@ def _rotations(positions: int, width: int) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
-def _checked_places(cells: Sequence[Tensor], places: Places, rows: int) -> list[int]:
+def _checked_places(cells: Sequence[Tensor], places: Places) -> list[int]:
     """Return what the kernel reads of places, for cells that they belong to."""
     first, lengths, ancestors = cells[0], places.lengths, places.ancestors
     positions, sentences, beam, _ = first.shape
     assert all((of.dtype, of.shape, of.stride()) == (first.dtype, first.shape, first.stride()) for of in cells)
     assert first.stride(3) == 1
-    assert (beam, sentences, rows) == (1 if ancestors is None else places.beam, len(lengths), len(places.rows))
+    assert (beam, sentences) == (1 if ancestors is None else places.beam, len(lengths))
     assert (places.rows.dtype, places.rows.stride(), lengths.dtype, lengths.stride()) == (torch.int64, (1,)) * 2
     pointers = [places.rows.data_ptr(), lengths.data_ptr(), 0 if ancestors is None else ancestors.data_ptr()]
     if ancestors is not None:
         assert (ancestors.dtype, ancestors.shape) == (torch.int32, (sentences, beam, positions))
         assert (ancestors.stride(2), ancestors.stride(0)) == (1, beam * ancestors.stride(1))
     return [*pointers, *first.stride()[:3], 0 if ancestors is None else ancestors.stride(1), places.beam, positions]
-
-
-def best_tokens(logits: Tensor, must_end: Tensor, count: int, normalized: bool) -> tuple[Tensor, Tensor]:
-    """Return the C best next tokens of each row of fp32 logits (N, V), see `Kernels.best_tokens`."""
-    loaded, (rows, vocabulary) = library(), logits.shape
-    assert loaded is not None
-    assert (logits.dtype, logits.stride(1), must_end.dtype, must_end.shape) == (torch.float32, 1, torch.bool, (rows,))
-    best, tokens = logits.new_empty(rows, count), logits.new_empty(rows, count, dtype=torch.int64)
-    pointers = _addresses(logits, must_end.contiguous(), best, tokens)
-    loaded.best_tokens(*pointers, *map(_LONG, (rows, vocabulary, logits.stride(0), count)), _BOOL(normalized))
-    return best, tokens
-
-
-def advance(beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> None:
-    """Change a state as `nmt.decoding.beam.advance` does, or without `searching` as `extend_each`.
-
-    Rows (N) have the log-probabilities and the best tokens (N, C). Finished hypotheses are in any order, and only the
-    tokens that they have are copied.
-    """
-    loaded, (count, width) = library(), tokens.shape
-    assert loaded is not None
-    state = (
-        beams.log_probs, beams.tokens, beams.lengths, beams.limits, beams.history, beams.finished,
-        beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
-    )  # fmt: skip
-    assert all(tensor.is_contiguous() for tensor in (*state, rows, log_probs, tokens))
-    assert (rows.dtype, log_probs.dtype, tokens.dtype) == (torch.int64, torch.float32, torch.int64)
-    sizes = *beams.log_probs.shape, beams.finished.size(1), beams.history.size(3)
-    struct = (_LONG * 13)(*(tensor.data_ptr() for tensor in state), *sizes)
-    pointers = _addresses(rows, log_probs, tokens)
-    if searching is None:
-        assert width == 1
-        loaded.extend_each(struct, *pointers, _LONG(count))
-        return
-    penalties, margin, growth = searching
-    loaded.advance(struct, *pointers, *_addresses(penalties), _LONG(count), _LONG(width), _FLOAT(margin), _LONG(growth))
 
 
 def _addresses(*tensors: Tensor) -> list[ctypes.c_void_p]:

@@ -144,8 +144,9 @@ decltype(Product::multiply) multiply_tiles_bf16 = multiply_tiles;
 decltype(Product::multiply) multiply_int8 = multiply<INT8>;
 #endif
 
-// Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
-void refine(float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride) {
+void refine(
+    float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride
+) {
     for (; rows > 0; rows--, logits += stride, x += inputs) {
         __m512 largest = _mm512_set1_ps(-INFINITY);
         for (long o = 0; o < outputs; o += LANES)

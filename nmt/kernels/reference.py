@@ -7,7 +7,7 @@ batch, I inputs, O outputs of a product. While decoding: K hypotheses of each se
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -50,16 +50,6 @@ class Places:
 
 Cells = tuple[Sequence[Tensor], Places]  # of each layer, and what is read of them
 Encoder = Callable[[Tensor, Rows], Tensor]  # of embeddings (M, D); (M, D)
-# Of the newest tokens in all places (B, K), cells of target and source; (N, D)
-DecoderStep = Callable[[Tensor, Cells, Cells], Tensor]
-
-
-class EmbeddingWeights(NamedTuple):
-    """What an embedding of tokens and positions computes with."""
-
-    tokens: Tensor  # (V and padding, D)
-    scale: float
-    positions: Callable[[int], Tensor | None]  # for a number of positions a table to add, for later ones its last row
 
 
 class LayerWeights(NamedTuple):
@@ -71,15 +61,39 @@ class LayerWeights(NamedTuple):
     products: Sequence[Sequence[Any]]
     norms: Sequence[Sequence[nn.LayerNorm | None]]
     last_norm: nn.LayerNorm | None
-    embedding: EmbeddingWeights | None = None  # of the decoder
 
 
-class Searching(NamedTuple):
-    """What a step of a beam search is computed with, besides the state."""
+class DecoderWeights(NamedTuple):
+    """What a decoder computes with in a search."""
+
+    layers: LayerWeights
+    tokens: Tensor  # (V and padding, D) the embeddings
+    scale: float  # of them
+    positions: Callable[[int], Tensor | None]  # for a number of positions a table to add, for later ones its last row
+    product: Any  # to logits
+    matrix: Tensor  # (V and padding, D) of that product
+    bias: Tensor | None  # (V and padding) to add
+    vocabulary: int  # V
+
+
+class SearchRules(NamedTuple):
+    """What a step of a search is computed with, besides the state."""
 
     penalties: Tensor  # of lengths 0 … P
     margin: float  # infinite in an exact search
     growth: int
+    is_greedy: bool
+    log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
+
+
+class Decoder(Protocol):
+    """All layers of a decoder in one kernel; cells are those of target and source."""
+
+    def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
+        """Return the hidden states (N, D) for the newest tokens in all places (B, K)."""
+
+    def search(self, beams: Any, target: Cells, source: Cells, rules: SearchRules) -> None:
+        """Extend all hypotheses by several tokens, as `nmt.decoding.search.Search.step` does by one."""
 
 
 class Kernels:
@@ -100,6 +114,7 @@ class Kernels:
     # Steps of a search between looks at its state. If there is one, hypotheses that have ended are left out of the next
     # step. If there are more, all places are computed, and the host waits for a look after the steps of the next one.
     steps_per_look: ClassVar[int] = 1
+    advance: ClassVar[Callable[..., None] | None] = None  # `nmt.decoding.beam.advance` in one kernel
     fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
@@ -209,20 +224,12 @@ class Kernels:
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
-    def advance(self, beams: Any, rows: Tensor, log_probs: Tensor, tokens: Tensor, searching: Searching | None) -> bool:
-        """Change the state of a search in one kernel, if there is one; return whether it has.
-
-        It does what `nmt.decoding.beam.advance` does for a beam search, otherwise what `extend_each` does, for the best
-        next tokens of rows (N) and their log-probabilities (N, C). Finished hypotheses may be in any order.
-        """
-        return False
-
     def encoder(self, weights: LayerWeights) -> Encoder | None:
         """Return one kernel for all layers of an encoder; None if there is none, and they are computed one by one."""
         return None
 
-    def decoder_step(self, weights: LayerWeights) -> DecoderStep | None:
-        """Return one kernel for a step of the decoder; None if there is none, and layers are computed one by one."""
+    def decoder(self, weights: DecoderWeights) -> Decoder | None:
+        """Return kernels for all layers of a decoder; None if there are none, and they are computed one by one."""
         return None
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
@@ -357,15 +364,6 @@ class Kernels:
             return output.relu_() if relu else output
 
         return product
-
-    def screened(self, weight: Tensor, forbidden: Tensor, outputs: int) -> Product | None:
-        """Return the product with a weight (O and padding, I) of which only the largest results matter.
-
-        None if it is not faster than that of `prepared`.
-        Forbidden outputs are -inf. Those at most 2 below the largest of the others are as precise as in `prepared`, the
-        rest have errors of hundredths.
-        """
-        return None
 
     def cached(self, keys_values: Tensor) -> Tensor:
         """Return the keys and values of the source in the type in which a cache holds them."""

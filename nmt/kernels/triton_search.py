@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.kernels.reference import Places, Searching
+from nmt.kernels.reference import Places, SearchRules
 from nmt.text.tokenizer import BOS, EOS
 
 BLOCK = 16  # cells that a program reads at a time
@@ -205,20 +205,20 @@ def _best_kernel(
         number = tl.where(at == place, float("-inf"), number)
 
 
-def advance(beams: Any, log_probs: Tensor, tokens: Tensor, searching: Searching) -> None:
+def advance(beams: Any, log_probs: Tensor, tokens: Tensor, rules: SearchRules) -> None:
     """Change the state of a beam search as `nmt.decoding.beam.advance` does, for the best tokens (B, K, C).
 
     Finished hypotheses are in any order, and only the tokens that they have are copied.
     """
-    margin = None if math.isinf(searching.margin) else searching.margin
+    margin = None if math.isinf(rules.margin) else rules.margin
     count, beam, width = tokens.shape
     positions, best = beams.history.size(3), beams.finished.size(1)
     _advance_kernel[(count,)](
-        log_probs, tokens, searching.penalties, beams.log_probs, beams.tokens, beams.lengths, beams.limits,
+        log_probs, tokens, rules.penalties, beams.log_probs, beams.tokens, beams.lengths, beams.limits,
         beams.history, beams.finished, beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
         positions, K=beam, C=width, N=best, PLACES=triton.next_power_of_2(beam),
         CANDIDATES=triton.next_power_of_2(beam * width),
-        BEST=triton.next_power_of_2(best), MARGIN=margin, GROWTH=searching.growth, FIRST=BOS, LAST=EOS,
+        BEST=triton.next_power_of_2(best), MARGIN=margin, GROWTH=rules.growth, FIRST=BOS, LAST=EOS,
         BLOCK=HISTORY_BLOCK, num_warps=1,
     )  # fmt: skip
 

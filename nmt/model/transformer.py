@@ -17,12 +17,13 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, DecoderStep, EmbeddingWeights, Encoder, Kernels, LayerWeights, Product, Stream
+from nmt.kernels.reference import PLAIN, DecoderWeights, Encoder, Kernels, LayerWeights, Product, Stream
+from nmt.kernels.reference import Decoder as DecoderKernels
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoid_table, sinusoids
 from nmt.model.scores import Score
-from nmt.text.tokenizer import BOS, PAD, UNK
+from nmt.text.tokenizer import PAD
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
 
@@ -32,7 +33,7 @@ class Transformer(nn.Module):
 
     kernels = PLAIN
     _encode: Encoder | None = None  # kernels of all layers, after `for_inference`
-    _decode_step: DecoderStep | None = None
+    decoder_kernels: DecoderKernels | None = None
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -113,8 +114,8 @@ class Transformer(nn.Module):
         """
         places = cache.places
         cache.source_places.rows = places.rows
-        if self._decode_step is not None:
-            return self._decode_step(tokens, (cache.target, places), (cache.source, cache.source_places))
+        if self.decoder_kernels is not None:
+            return self.decoder_kernels.step(tokens, *cache.sides)
         cache.positions = places.lengths[places.rows // places.beam] - 1
         x = self.target_embedding.at(tokens.flatten()[places.rows], cache.positions, places.longest)
         stream: Stream = (x, None)
@@ -122,13 +123,9 @@ class Transformer(nn.Module):
             stream = layer.step(stream, number, cache)
         return self.last_norm(stream, self.decoder_norm)
 
-    def logits(self, hidden: Tensor, screened: bool = False) -> Tensor:
-        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th.
-
-        If `screened`, only the largest are precise, and special tokens but `</s>` are -inf: see `Kernels.screened`.
-        """
-        product = self._screened_output if screened else None
-        logits: Tensor = (product or self.output)(hidden)
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th."""
+        logits: Tensor = self.output(hidden)
         logits = logits if self.output_bias is None else logits + self.output_bias
         if self.output.out_features < logits.size(-1):
             logits[..., self.output.out_features :] = float("-inf")
@@ -154,8 +151,13 @@ class Transformer(nn.Module):
                     setattr(parent, name, PreparedLinear(linear, product))
         if copied.is_prepared:
             copied._encode = kernels.encoder(layer_weights(self.settings, copied.encoder, copied.encoder_norm))
-            of_decoder = layer_weights(self.settings, copied.decoder, copied.decoder_norm)
-            copied._decode_step = kernels.decoder_step(of_decoder._replace(embedding=copied.target_embedding.weights()))
+            layers = layer_weights(self.settings, copied.decoder, copied.decoder_norm)
+            output, bias = cast(PreparedLinear, copied.output), copied.output_bias
+            matrix, vocabulary = output.weight.detach(), output.out_features
+            weights = layers, *copied.target_embedding.weights(), output.product, matrix
+            copied.decoder_kernels = kernels.decoder(
+                DecoderWeights(*weights, bias=None if bias is None else bias.detach(), vocabulary=vocabulary)
+            )
         return copied.eval()
 
     def encode_keys_values(self, rows: Rows) -> list[Tensor]:
@@ -182,13 +184,6 @@ class Transformer(nn.Module):
     def parameter_count(self) -> int:
         """Return the number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    @cached_property
-    def _screened_output(self) -> Product | None:
-        # made when it is first needed: it takes longer than the other weights, and beam search has no use for it
-        if not isinstance(self.output, PreparedLinear) or self.output_bias is not None:
-            return None
-        return self.kernels.screened(self.output.weight, torch.tensor((PAD, UNK, BOS)), self.output.out_features)
 
 
 class PreparedLinear(nn.Module):
@@ -356,16 +351,16 @@ class Embedding(nn.Module):
             x = x + self.learned(positions.clamp(max=self.learned.num_embeddings - 1))
         return self.kernels.dropout(x, self.dropout) if self.training else x
 
-    def weights(self) -> EmbeddingWeights:
-        """Return what tokens and positions are computed with."""
-        tokens = self.tokens.weight
+    def weights(self) -> tuple[Tensor, float, Callable[[int], Tensor | None]]:
+        """Return the vectors of tokens, their scale, and a function of a number of positions: a table to add."""
+        tokens = self.tokens.weight.detach()
 
         def positions(longest: int) -> Tensor | None:
             if self.learned is not None:
-                return self.learned.weight
+                return self.learned.weight.detach()
             return sinusoid_table(longest, tokens) if self.is_sinusoidal else None
 
-        return EmbeddingWeights(tokens, self.scale, positions)
+        return tokens, self.scale, positions
 
 
 def with_padding(matrix: Matrix) -> Matrix:

@@ -122,10 +122,10 @@ class Translator:
         beam, n_best, sampling = choices.get("beam"), choices.get("n_best", 1), choices.get("sampling")
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
-        changes = [] if beam is None else [f"decode.beam={beam}"]
+        changes = [] if beam in (None, decode.beam) else [f"decode.beam={beam}"]
         if sampling is not None:
             changes.append(f"decode.sampling={json.dumps(dict(sampling))}")
-        decode = override_decode(decode, changes) if changes else decode
+        decode = override_decode(decode, changes)
         search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})

@@ -1,4 +1,4 @@
-// The best tokens of logits, and a step of a search, on CPUs with AVX-512.
+// Greedy and beam search on CPUs with AVX-512.
 #include "kernels.h"
 
 #include <vector>
@@ -45,10 +45,9 @@ static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
     *at = candidate;
 }
 
-extern "C" {
 // The `count` largest of each row of logits (rows, stride), and their tokens, as log-probabilities if `normalized`.
-void best_tokens(
-    const float* logits, const bool* must_end, float* best, long* tokens, long rows, long vocabulary, long stride,
+static void best_tokens(
+    const float* logits, const char* must_end, float* best, long* tokens, long rows, long vocabulary, long stride,
     long count, bool normalized
 ) {
     std::vector<Candidate> list(count);
@@ -83,7 +82,7 @@ void best_tokens(
 
 // Beam search, as `nmt.decoding.beam.advance`: each row (ascending) has its best `width` next tokens. An exact search
 // has an infinite margin.
-void advance(
+static void advance(
     const Beams& b, const long* rows, const float* next_log_probs, const long* next_tokens, const float* penalties,
     long count, long width, float margin, long growth
 ) {
@@ -129,7 +128,7 @@ void advance(
 }
 
 // Greedy search and sampling, as `nmt.decoding.beam.extend_each`: each row has one next token.
-void extend_each(
+static void extend_each(
     const Beams& b, const long* rows, const float* next_log_probs, const long* next_tokens, long count
 ) {
     const long* const end = rows + count;
@@ -145,6 +144,76 @@ void extend_each(
             active += is_number && !ends;
         }
         b.lengths[sentence] += active > 0;
+    }
+}
+
+constexpr long BLOCK = 128;  // rows whose logits stay in the cache
+
+struct Output {  // of the decoder's hidden states
+    const Product* product;
+    const Product* screen;  // eight-bit products, of which the largest are refined with the weights; or none
+    const float *weights, *bias;
+    long vocabulary, is_bf16;
+
+    void logits(float* to, float* x, float* scratch, long rows) const {
+        const Product& used = screen ? *screen : *product;
+        used.multiply(used, scratch, to, x, rows, false);
+        if (screen) {
+            for (long row = 0; row < rows; row++)  // which are never generated
+                std::fill_n(to + row * used.outputs, Beams::LAST, -INFINITY);
+            Bfloat16 rounded;
+            for (long i = 0; is_bf16 && i < rows * used.inputs; i++) rounded = x[i], x[i] = rounded;
+            refine(to, x, weights, rows, vocabulary, used.inputs, used.outputs);
+        }
+        for (long row = 0; bias && row < rows; row++)
+            for (long i = 0; i < vocabulary; i++) to[row * used.outputs + i] += bias[i];
+    }
+};
+
+struct Rules {  // of a search; greedy search takes one candidate of each hypothesis
+    const float* penalties;
+    long candidates, growth, is_greedy, is_normalized;
+    float margin;
+};
+
+extern "C" {
+// At most so many steps of all hypotheses. Scratch has hidden states, logits, and what `decode` needs.
+void search_hypotheses(
+    Decode* const& decode, const Layers& layers, const Embedding& embedding, const Output& output, const Beams& b,
+    const Rules& rules, const Places (&places)[2], void* const* cells, float* scratch, long steps
+) {
+    std::vector<long> rows, tokens;
+    std::vector<float> log_probs;
+    std::vector<char> must_end;
+    Places active[2] = {places[0], places[1]};
+    for (; steps > 0; steps--) {
+        rows.clear();
+        for (long place = 0; place < b.sentences * b.beam; place++)
+            if (b.log_probs[place] > -INFINITY) rows.push_back(place);
+        const long count = rows.size(), size = count * rules.candidates;
+        if (!count) return;
+        active[0].rows = active[1].rows = rows.data();
+        const long stride = output.product->outputs;
+        float *x = scratch, *logits = x + count * layers.dim, *rest = logits + std::min(count, BLOCK) * stride;
+        decode(layers, embedding, b.tokens, active, cells, x, rest, count);
+        log_probs.resize(size), tokens.resize(size), must_end.resize(count);
+        for (long row = 0; row < count; row++)
+            must_end[row] = b.limits[rows[row] / b.beam] == b.lengths[rows[row] / b.beam];
+        for (long row = 0; row < count; row += BLOCK) {
+            const long block = std::min(BLOCK, count - row), first = row * rules.candidates;
+            output.logits(logits, x + row * layers.dim, rest, block);
+            best_tokens(
+                logits, &must_end[row], &log_probs[first], &tokens[first], block, output.vocabulary, stride,
+                rules.candidates, rules.is_normalized
+            );
+        }
+        if (rules.is_greedy)
+            extend_each(b, rows.data(), log_probs.data(), tokens.data(), count);
+        else
+            advance(
+                b, rows.data(), log_probs.data(), tokens.data(), rules.penalties, count, rules.candidates,
+                rules.margin, rules.growth
+            );
     }
 }
 }
