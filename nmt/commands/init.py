@@ -252,10 +252,11 @@ def _fine_tuning(
 def _tokens(profile: TextProfile, tokenizers: Tokenizers) -> tuple[list[int], list[str]]:
     """Return about how many tokens each side of a text has, and its characters without a piece."""
     tokens, lacking = [], list[str]()
-    sides = ["".join(pair.source for pair in profile.sample), "".join(pair.target for pair in profile.sample)]
-    for tokenizer, side, count in zip((tokenizers.source, tokenizers.target), sides, profile.characters, strict=True):
-        tokens.append(round(count * len(tokenizer.encode(side)) / max(1, len(side))) + profile.pairs)
-        lacking += sorted({*b"".join(part for _, part in tokenizer.without_piece(side)).decode()})
+    both, sides = (tokenizers.source, tokenizers.target), [*zip(*profile.sample, strict=True)][:2]
+    for tokenizer, lines, count in zip(both, sides, profile.characters, strict=True):
+        pieces = sum(len(tokenizer.encode(line)) for line in lines)
+        tokens.append(round(count * pieces / sum(map(len, lines))) + profile.pairs)
+        lacking += sorted({*b"".join(part for _, part in tokenizer.without_piece("".join(lines))).decode()} - {" "})
     return tokens, lacking
 
 
