@@ -1,8 +1,8 @@
 """More pieces in the vocabulary of a trained model, for text that its tokenizer spells in many pieces.
 
 The rows of a new piece begin as the mean of the rows of the pieces that spell it (Gee et al. 2022, "Fast Vocabulary
-Transfer for Language Model Compression"). Its logit is the mean of their logits, so that greedy search never generates
-it before it is trained. Text that contains no new piece is encoded as before.
+Transfer for Language Model Compression"). Its logit is the mean of their logits, so that greedy search does not
+generate it before it is trained, unless it is a copy of `<unk>`. Text that contains no new piece is encoded as before.
 """
 
 import io
