@@ -50,6 +50,18 @@ def test_new_pieces_spell_new_text_and_follow_the_old_ones(extended: Extended) -
         assert old.decode(ids) == symbol.strip("▁")
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_new_characters_are_joined_when_a_vocabulary_is_extended_again(kind: str) -> None:
+    new = trained(ENGLISH, type=kind)
+    for _ in range(2):
+        pieces = new_pieces(new, ["龙雨 , aЖЖ", "catЖЖ tea龙雨", "dogЖЖ dog龙雨", "sleepЖЖ cat龙雨"] * 9, 20)
+        new = with_pieces(new, pieces, pieces)
+    assert [new.pieces[i] for i in new.encode("龙雨")][-1] in ("龙雨", "▁龙雨")
+    scores = {piece: score for piece, score, _ in pieces_of(new.to_bytes())}
+    assert kind == "bpe" or scores["龙雨"] > scores["龙"] + scores["雨"]
+    assert "ЖЖ" not in new.symbols  # its rows would be those of its one character
+
+
 FRAGMENTS = ["the", " cat", "goat", "herd", "gat", "tone", "one", "Ж", "龙", "雨", "GO", " ", ",", "▁", "s", "\ufdd0"]
 
 
@@ -117,9 +129,12 @@ def test_two_tokenizers_of_one_vocabulary_use_their_own_new_pieces() -> None:
         model=Transformer(shape, len(sides[0]), len(sides[0])),
         tokenizers=Tokenizers(sides[0], sides[1]),
     )
-    new = with_new_pieces(old, SOURCE, TARGET, 10)
+    foreign = max(pieces.keys() - {piece for piece, _, _ in pieces_of(models[0])}, key=len)
+    new = with_new_pieces(old, [*SOURCE, *[foreign.strip("▁")] * 99], TARGET, 10)
     source, target = new.tokenizers.source, new.tokenizers.target
     assert source.symbols == target.symbols
+    assert foreign in source.symbols
+    assert len({*source.symbols}) == len(source)
     assert [source.symbols[i] for i in source.encode("Ж")][-1] == "Ж"
     assert "▁gattone" in [target.symbols[i] for i in target.encode("un gattone")]
     assert source.encode("gattone") == sides[0].encode("gattone")
