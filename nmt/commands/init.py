@@ -9,10 +9,10 @@ from pathlib import Path
 from shlex import quote
 
 from nmt.commands.requests import InitRequest
-from nmt.config import CorpusFile, Filters, LanguagePair, Languages
+from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
-from nmt.system.files import disk_errors, write_output
+from nmt.system.files import disk_errors, new_directory, write_output
 from nmt.text.corpus import format_of, read_pairs, sample_of
 from nmt.text.preparing.audit import findings
 from nmt.text.proposing.direction import checked, known_direction, shown_direction, with_text_columns
@@ -54,6 +54,7 @@ def init(request: InitRequest, console: Console) -> None:
         profile.sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
     with console.status("choosing validation and test text"):
         held_out = _held_out(request, profile, corpora, languages)
+        profile.sample = sorted({*profile.sample}.difference(*held_out.values()))
         filters, unusual = Filters(keep=("language",) if warnings else ()), list[str]()
         for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
             name, sample = " and ".join(map(str, corpus.files.values())), sample_of(corpus, languages)
@@ -93,6 +94,8 @@ def _check_are_new(request: InitRequest) -> None:
     """Raise ConfigError if there is a file of a name that is written, or if the recipe is named as another file."""
     if request.output.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"{request.output}: the name of a recipe ends in .yaml; give another one with -o")
+    if request.new_pieces and request.initial is None:
+        raise ConfigError("--new-pieces: they are added to a trained model; name it with --from MODEL")
     for path in (request.output, *request.held_out.values()):
         if os.path.lexists(path):
             raise ConfigError(
@@ -204,29 +207,32 @@ def _fine_tuning(
 
     Raises ModelError if it is none, ConfigError if it has other languages.
     """
-    from nmt.model.checkpoint import read_configuration, resolve_model
+    import torch
 
-    directory = resolve_model(initial)
-    configuration = read_configuration(directory)
-    of_model = Languages.model_validate(configuration["languages"])
-    if languages.source != of_model.source or languages.target not in of_model.target:
+    from nmt.formats.new_pieces import with_new_pieces
+    from nmt.model.checkpoint import load_model, resolve_model, write_model
+
+    loaded, origin = load_model(resolve_model(initial), torch.device("cpu")), ""
+    if languages.source != loaded.languages.source or languages.target not in loaded.languages.target:
         raise ConfigError(
-            f"--from {initial}: it translates {of_model.names}, but the text is {languages.source} → "
+            f"--from {initial}: it translates {loaded.languages.names}, but the text is {languages.source} → "
             f"{languages.target}; state --languages if this is wrong, or leave --from out"
         )
-    tokenizers = Tokenizers.load(directory, configuration["files"])
-    sides = ["".join(pair.source for pair in profile.sample), "".join(pair.target for pair in profile.sample)]
-    tokens, lacking = [], list[str]()
-    for tokenizer, side, count in zip((tokenizers.source, tokenizers.target), sides, profile.characters, strict=True):
-        tokens.append(round(count * len(tokenizer.encode(side)) / max(1, len(side))) + profile.pairs)
-        spelled = tokenizer.spelled()
-        lacking += [each for each in sorted({*side}) if spelled[tokenizer.encode(f"a{each}")].any()]
+    tokens, lacking = _tokens(profile, loaded.tokenizers)
+    if request.new_pieces:
+        origin = f" It is {initial} with new pieces, without which there are {tokens[0]:,} and {tokens[1]:,} tokens."
+        source, target, _ = zip(*profile.sample, strict=True)
+        loaded = with_new_pieces(loaded, source, target, request.new_pieces)
+        tokens, lacking = _tokens(profile, loaded.tokenizers)
+        initial = request.output.with_name(f"{request.prefix}initial")
+        with new_directory(initial) as staging:
+            write_model(staging, loaded)
     steps = max(100, round((3 if tokens[1] > 1_000_000 else 5) * tokens[1] / _TUNING_TOKENS))
     minutes = f"minutes: {request.minutes:g}, " if request.minutes else ""
     characters = f"{len(lacking)} characters of the text: {' '.join(lacking[:40])}" if lacking else "no character of it"
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs, about {tokens[0]:,} source and {tokens[1]:,} target tokens of the "
-        f"tokenizer of {initial}, which lacks {characters}.",
+        f"tokenizer of {initial}, which lacks {characters}.{origin}",
         "A model forgets what this text does not have. Add general text to data.train, and compare both models on a "
         "general text: nmt translate --model DIR, and nmt score AFTER REFERENCE --baseline BEFORE.",
     ]
@@ -241,6 +247,17 @@ def _fine_tuning(
         "decode": Setting("{beam: 4}"),
     }
     return comments, settings
+
+
+def _tokens(profile: TextProfile, tokenizers: Tokenizers) -> tuple[list[int], list[str]]:
+    """Return about how many tokens each side of a text has, and its characters without a piece."""
+    tokens, lacking = [], list[str]()
+    both, sides = (tokenizers.source, tokenizers.target), [*zip(*profile.sample, strict=True)][:2]
+    for tokenizer, lines, count in zip(both, sides, profile.characters, strict=True):
+        pieces = sum(len(tokenizer.encode(line)) for line in lines)
+        tokens.append(round(count * pieces / sum(map(len, lines))) + profile.pairs)
+        lacking += sorted({*b"".join(part for _, part in tokenizer.without_piece("".join(lines))).decode()} - {" "})
+    return tokens, lacking
 
 
 def _recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> str:

@@ -33,6 +33,7 @@ class InitRequest(NamedTuple):
     initial: Annotated[
         Path | None, Option("--from", metavar="MODEL", help="Train this model or run further, with its tokenizer.")
     ] = None
+    new_pieces: Annotated[int | None, size(help="Add at most N pieces of the text to its vocabulary.")] = None
 
     @property
     def prefix(self) -> str:

@@ -4,7 +4,7 @@ SentencePiece itself cannot change the pieces of a model, and the package with i
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -35,9 +35,7 @@ def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None 
             score, kind = 0.0, _UNKNOWN if place == UNK else _CONTROL
         elif kind in (_UNKNOWN, _CONTROL) or (kind == _BYTE and not has_bytes):
             kind = _UNUSED
-        name = symbol.encode()
-        piece = _field(1, name) + struct.pack("<Bf", 2 << 3 | 5, score) + _number(3, kind)
-        message += _field(_PIECE, piece)
+        message += _piece(symbol, score, kind)
     for number, value in _fields(spm):
         if number == _TRAINER:
             order = (UNK, BOS, EOS, PAD)
@@ -49,6 +47,27 @@ def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None 
     return Tokenizer.from_bytes(bytes(message))
 
 
+def with_pieces(tokenizer: Tokenizer, pieces: Mapping[str, Sequence[int]], used: Container[str]) -> Tokenizer:
+    """Return a tokenizer with further pieces, each with the ids that spelled it; those not in `used` are only decoded.
+
+    The merges of bpe come after all of before, in the order of the pieces. Other types give a piece the mean score of
+    those that spelled it (bytes: the lowest score). Of unigram, it is preferred to them, whose scores are added.
+    """
+    message = tokenizer.to_bytes()
+    scores, is_bpe = [score for _, score, _ in pieces_of(message)], type_of(message) == "bpe"
+    lowest = min(scores)
+    for place, (symbol, ids) in enumerate(pieces.items(), start=1):
+        score = lowest - place if is_bpe else sum(scores[i] or lowest for i in ids) / len(ids)
+        message += _piece(symbol, score, _NORMAL if symbol in used else _UNUSED)
+    return Tokenizer.from_bytes(message)
+
+
+def type_of(spm: bytes) -> str:
+    """Return the type of a SentencePiece model, as `tokenizer.type` has it."""
+    trainer = dict(_fields(dict(_fields(spm))[_TRAINER]))
+    return ("unigram", "bpe", "word", "char")[trainer.get(3, b"\1")[0] - 1]
+
+
 def pieces_of(spm: bytes) -> Iterator[tuple[str, float, int]]:
     """Yield the pieces of a SentencePiece model: text, score, kind."""
     for number, value in _fields(spm):
@@ -56,6 +75,10 @@ def pieces_of(spm: bytes) -> Iterator[tuple[str, float, int]]:
             found = dict(_fields(value))
             score = struct.unpack("<f", found[2])[0] if 2 in found else 0.0
             yield found[1].decode(), score, found[3][0] if 3 in found else _NORMAL
+
+
+def _piece(symbol: str, score: float, kind: int) -> bytes:
+    return _field(_PIECE, _field(1, symbol.encode()) + struct.pack("<Bf", 2 << 3 | 5, score) + _number(3, kind))
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:

@@ -42,7 +42,7 @@ PAD, UNK, BOS, EOS = range(4)
 
 # The file of a tokenizer for both sides, or those of each.
 TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
-_SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
+SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
 # Fraction of the characters in the text that are pieces; rarer ones are written in bytes.
 COVERAGE = 0.9999
 # More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same.
@@ -125,7 +125,7 @@ class Tokenizer:
     @cached_property
     def pieces(self) -> list[str]:
         """All pieces by id, with `▁` for spaces."""
-        return [symbol.replace(_REPLACEMENT, _SPACE_MARK) for symbol in self.symbols]
+        return [symbol.replace(_REPLACEMENT, SPACE_MARK) for symbol in self.symbols]
 
     @cached_property
     def _tag_ids(self) -> dict[str, int]:
@@ -147,7 +147,7 @@ class Tokenizer:
     @property
     def has_words_only(self) -> bool:
         """Whether its type is word: no other one lacks a piece for the space."""
-        return int(self._processor.piece_to_id(_SPACE_MARK)) == UNK
+        return int(self._processor.piece_to_id(SPACE_MARK)) == UNK
 
     @cached_property
     def _bytes(self) -> dict[int, int]:
@@ -160,7 +160,7 @@ class Tokenizer:
 
     def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
         """Return the ids of normalized lines, as `encode` does, in one thread."""
-        escaped = [line.replace(_SPACE_MARK, _REPLACEMENT) for line in lines]
+        escaped = [line.replace(SPACE_MARK, _REPLACEMENT) for line in lines]
         ids: list[list[int]] = self._processor.encode(escaped, num_threads=1)
         return ids
 
@@ -172,19 +172,24 @@ class Tokenizer:
         """
         plain = [int(i) for i in ids if i > EOS]
         # words without a piece are spelled with the space before them
-        decoded = self._processor.decode(plain).replace(_SPACE_MARK, " ")
-        return normalize(decoded.replace(_REPLACEMENT, _SPACE_MARK))
+        decoded = self._processor.decode(plain).replace(SPACE_MARK, " ")
+        return normalize(decoded.replace(_REPLACEMENT, SPACE_MARK))
 
     def spell_text(self, text: str) -> list[bytes]:
         """Return the UTF-8 bytes of each id of `encode(text)`, with the space before it."""
         parts = []
         for i, piece in zip(self.encode(text), self._processor.encode(_escape(text), out_type=str), strict=True):
             byte = self._bytes.get(i)
-            parts.append(piece.replace(_SPACE_MARK, " ").encode() if byte is None else bytes([byte]))
+            parts.append(piece.replace(SPACE_MARK, " ").encode() if byte is None else bytes([byte]))
         # the replacement may be spelled byte by byte; it is as long as the space mark
-        joined = b"".join(parts).replace(_SPACE_MARK.encode(), b"   ")  # before words without a piece
-        whole = io.BytesIO(joined.replace(_REPLACEMENT.encode(), _SPACE_MARK.encode()))
+        joined = b"".join(parts).replace(SPACE_MARK.encode(), b"   ")  # before words without a piece
+        whole = io.BytesIO(joined.replace(_REPLACEMENT.encode(), SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]
+
+    def without_piece(self, text: str) -> list[tuple[int, bytes]]:
+        """Return the ids of `encode(text)` that spell what has no piece, whole or in bytes, as `spell_text` does."""
+        parts = zip(self.encode(text), self.spell_text(text), strict=True)
+        return [(i, part) for i, part in parts if i == UNK or i in self._bytes]
 
     def spelled(self) -> npt.NDArray[np.bool_]:
         """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
@@ -246,7 +251,7 @@ def initial_files(initial: Path) -> list[Path]:
 
 
 def _escape(text: str) -> str:
-    return normalize(text).replace(_SPACE_MARK, _REPLACEMENT)
+    return normalize(text).replace(SPACE_MARK, _REPLACEMENT)
 
 
 def _load_file(path: Path) -> Tokenizer:

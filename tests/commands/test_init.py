@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.commands.prepare import dry_run
 from nmt.config import load_recipe
+from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.text.corpus import pairs_of
 from nmt.text.proposing.direction import check_languages
@@ -298,5 +300,21 @@ def test_recipe_from_a_model_trains_it_further(folder: Path) -> None:
     assert recipe.train.stop.steps == 100
     result = run_command("train", "recipe.yaml", "--set", "train.stop.steps=2", "--set", "train.schedule.warmup=1")
     assert result.exit_code == 0, result.output
+    messages = init("text.en", "text.it", "--from", "model", "--new-pieces", "15", "-o", "more.yaml")
+    pattern = "about (.*) source and (.*) target tokens of .* more.initial, .* there are (.*) and (.*) tokens"
+    found = re.search(pattern, messages)
+    assert found, messages
+    after, before = (
+        [int(count.replace(",", "")) for count in part] for part in (found.groups()[:2], found.groups()[2:])
+    )
+    assert sum(after) < sum(before)
+    assert load_recipe(Path("more.yaml")).train.init_from == folder / "more.initial"
+    result = run_command("train", "more.yaml", "--set", "train.stop.steps=2", "--set", "train.schedule.warmup=1")
+    assert result.exit_code == 0, result.output
+    pieces = load_model(folder / "more.run" / "last", torch.device("cpu")).tokenizers.source.symbols
+    assert 320 < len(pieces) <= 335
+    assert pieces[:320] == loaded.tokenizers.source.symbols
+    message = refused("text.en", "text.it", "--new-pieces", "15", "-o", "other.yaml")
+    assert "--new-pieces: they are added to a trained model; name it with --from MODEL" in message
     message = refused("text.it", "text.en", "--from", "model", "--languages", "it-en", "-o", "other.yaml")
     assert "--from model: it translates en → it, but the text is it → en" in message
