@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,11 +58,11 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the slow tests last, so that most failures show within seconds.
 
-    Several processes take whole files, those with slow tests first: otherwise one of them waits at the end.
+    Several processes take whole files, those with most slow tests first: otherwise one of them waits at the end.
     """
-    slow = {item for item in items if item.get_closest_marker("slow") is not None}
-    files = {item.path for item in slow}
-    items.sort(key=lambda item: item.path not in files if worker else item in slow)
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    slow_tests = Counter(item.path for item in slow)
+    items.sort(key=lambda item: -slow_tests[item.path] if worker else item in slow)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -252,7 +252,7 @@ nmt.cli.main()
 
 
 @pytest.mark.parametrize("ignored", [True, False], ids=["nohup", "closed terminal"])
-def test_hangup_is_ignored_under_nohup(repository: Path, ignored: bool) -> None:
+def test_hangup_is_ignored_under_nohup(repository: Path, warm_python: str, ignored: bool) -> None:
     program = f"""
 import signal, sys
 if {ignored}:
@@ -262,7 +262,7 @@ nmt.commands.inspect.inspect = lambda model: signal.raise_signal(signal.SIGHUP) 
 sys.argv[1:] = ["inspect", "model", "--json"]
 nmt.cli.main()
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, check=False)
+    done = subprocess.run([warm_python, "-c", program], cwd=repository, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == ((0, "{}\n") if ignored else (129, ""))
 
 
@@ -423,11 +423,13 @@ def test_closed_pipe_is_not_an_error(repository: Path, texts: tuple[Path, Path])
 
 
 @pytest.mark.parametrize("stream", ["pipe", "terminal"])
-def test_messages_without_a_reader_do_not_end_the_work(repository: Path, texts: tuple[Path, Path], stream: str) -> None:
+def test_messages_without_a_reader_do_not_end_the_work(
+    repository: Path, texts: tuple[Path, Path], warm_python: str, stream: str
+) -> None:
     """As in `nmt train 2>&1 | tee log` or a terminal that is closed."""
     reading, writing = os.pipe() if stream == "pipe" else os.openpty()
     os.close(reading)
-    command = [sys.executable, "-m", "nmt", "score", str(texts[0]), str(texts[0])]  # it warns of equal texts
+    command = [warm_python, "-m", "nmt", "score", str(texts[0]), str(texts[0])]  # it warns of equal texts
     result = subprocess.run(command, cwd=repository, stdout=subprocess.PIPE, stderr=writing, text=True, check=False)
     os.close(writing)
     assert result.returncode == 0

@@ -80,8 +80,7 @@ def test_operation_on_two_devices_raises() -> None:
         assert (2 * ones).cpu().tolist() == [[2.0] * 3] * 2
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize(("variant", "beam"), [*((variant, 3) for variant in VARIANTS), ({}, 1)], ids=str)
 def test_search_on_another_device_equals_cpu(variant: dict[str, Any], beam: int) -> None:
     runtime = RuntimeSettings(device="cpu")
     expected = translations(Translator(loaded_on(CPU, **variant), runtime), [], beam=beam)

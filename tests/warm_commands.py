@@ -34,9 +34,9 @@ from nmt.text.languages import identify
 
 IMPORTED = [
     "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
-    "torch._dynamo", "torch.distributed.run",
+    "nmt.commands.report", "nmt.commands.figures", "torch._dynamo", "torch.distributed.run",
 ]  # fmt: skip
-"""What trainings, translations and scores import."""
+"""What trainings, translations, scores and pages import."""
 CLIENT = """# json, socket and signal would take longer to import than all else takes
 import marshal, os, sys
 import _signal as signal, _socket as socket

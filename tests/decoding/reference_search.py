@@ -10,8 +10,7 @@ from torch import Tensor
 from nmt.decoding.beam import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import EOS
-from tests.builders import log_probs_without_cache
+from nmt.text.tokenizer import BOS, EOS
 
 
 def sequence_log_prob(table: Tensor, tokens: Sequence[int]) -> float:
@@ -19,30 +18,40 @@ def sequence_log_prob(table: Tensor, tokens: Sequence[int]) -> float:
     return sum(float(table[i, token]) for i, token in enumerate([*tokens, EOS]))
 
 
+@torch.no_grad()
+def _log_probs(model: Transformer, source: Sequence[int], hypotheses: Sequence[Sequence[int]]) -> Tensor:
+    """Return log p(next token) after each prefix of hypotheses of one length, (N, T + 1, V), by teacher forcing."""
+    targets = torch.tensor([[BOS, *tokens] for tokens in hypotheses])
+    logits: Tensor = model(torch.tensor([source]).expand(len(targets), -1), None, targets)
+    return logits.log_softmax(-1)
+
+
 def brute_force(model: Transformer, source: Sequence[int], options: SearchOptions, limit: int) -> list[Hypothesis]:
     """Return every possible hypothesis of up to `limit` tokens, best first."""
     words = range(EOS + 1, model.output.out_features)
     found = []
     for length in range(limit):
-        for tokens in itertools.product(words, repeat=length):
-            log_prob = sequence_log_prob(log_probs_without_cache(model, source, tokens), tokens)
+        every = list(itertools.product(words, repeat=length))
+        for tokens, table in zip(every, _log_probs(model, source, every), strict=True):
+            log_prob = sequence_log_prob(table, tokens)
             found.append(
                 Hypothesis(list(tokens), log_prob, log_prob / ((5 + length + 1) / 6) ** options.length_penalty)
             )
     return sorted(found, key=lambda hypothesis: -hypothesis.normalized)
 
 
-@torch.no_grad()
 def slow_beam(model: Transformer, source: Sequence[int], options: SearchOptions) -> list[Hypothesis]:
-    """Beam search of one sentence in lists, without cache, batch or early stopping."""
+    """Beam search of one sentence in lists, without cache, padding or early stopping."""
     active: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[Hypothesis] = []
     limit = options.longest_output(len(source))
     for length in range(1, limit + 1):
+        if not active:
+            break
         extended = []
-        for tokens, total in active:
-            newest = log_probs_without_cache(model, source, tokens)[-1]
-            for token, log_prob in enumerate(newest.tolist()):
+        newest = _log_probs(model, source, [tokens for tokens, _ in active])[:, -1]
+        for (tokens, total), log_probs in zip(active, newest.tolist(), strict=True):
+            for token, log_prob in enumerate(log_probs):
                 if token >= EOS and (length < limit or token == EOS):
                     extended.append(([*tokens, token], total + log_prob))
         extended.sort(key=lambda candidate: -candidate[1])

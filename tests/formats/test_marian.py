@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,16 @@ transformers = pytest.importorskip("transformers", reason="needs transformers: p
 pytestmark = pytest.mark.filterwarnings("default")  # transformers emits warnings
 
 
-def spm(sentences: list[str], size: int, kind: str) -> bytes:
+@cache
+def spm(side: int, size: int, kind: str) -> bytes:
+    """Return a model of one side of the pairs."""
     stream = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_writer=stream, vocab_size=size, model_type=kind, minloglevel=2
+        sentence_iterator=iter([pair[side] for pair in PAIRS[:3000]]),
+        model_writer=stream,
+        vocab_size=size,
+        model_type=kind,
+        minloglevel=2,
     )
     return stream.getvalue()
 
@@ -52,7 +59,7 @@ def write_vocabulary(
     """Write source.spm, target.spm and vocab.json, or two vocabularies, as OPUS-MT has them; return the ids."""
     pieces: list[list[str]] = []
     for side, size in ((0, 300), (1, 260)):
-        model = spm([pair[side] for pair in PAIRS[:3000]], size, kind)
+        model = spm(side, size, kind)
         (directory / ("source.spm", "target.spm")[side]).write_bytes(model)
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         pieces.append([processor.id_to_piece(i) for i in range(3, len(processor))])

@@ -26,11 +26,9 @@ from tests.builders import padded
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 90
 VARIANTS: list[dict[str, object]] = [
-    {},
     {"positions": "rotary", "activation": "swiglu", "norm_epsilon": 1e-2},
-    {"norm": "post", "activation": "gelu", "tied_embeddings": "none"},
-    {"positions": "relative", "norm": "post"},
-    {"positions": "learned"},
+    {"positions": "learned", "norm": "post", "activation": "gelu", "tied_embeddings": "none"},
+    {"positions": "relative"},
 ]
 
 
@@ -78,7 +76,7 @@ def test_loss_and_gradients_equal_those_of_plain_torch(changes: dict[str, object
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("changes", VARIANTS[1:3], ids=str)
+@pytest.mark.parametrize("changes", VARIANTS[:2], ids=str)
 def test_logits_of_padded_sentences_and_their_search_equal_those_of_plain_torch(
     changes: dict[str, object],
 ) -> None:

@@ -128,15 +128,17 @@ def check_attention(lengths: tuple[list[int], list[int]], heads: int, width: int
             assert_near(one, other, dtype)
 
 
-@pytest.mark.parametrize("dtype", PRODUCT_DTYPES)
-@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize(
+    ("lengths", "dtype"),
+    [*((lengths, torch.float32) for lengths in LENGTHS), *((lengths, PRODUCT_DTYPES[1]) for lengths in LENGTHS[:4:3])],
+)
 def test_attention_is_the_formula(lengths: tuple[list[int], list[int]], dtype: torch.dtype) -> None:
     check_attention(lengths, 1, 16, dtype)
 
 
 @pytest.mark.parametrize(("heads", "width"), [(2, 8), (1, 24), (1, 130)])
 def test_attention_of_heads_of_any_width(heads: int, width: int) -> None:
-    check_attention(([5, 40, 66], [4, 1, 2]), heads, width, torch.float32)
+    check_attention(([5, 66], [4, 2]), heads, width, torch.float32)
 
 
 @pytest.mark.parametrize("dtype", PRODUCT_DTYPES)

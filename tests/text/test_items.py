@@ -123,9 +123,9 @@ def test_line_is_the_text_and_every_cut_of_it_too(text: str) -> None:
      "<?", "<%a", "[](", "[a", "](a.", "[a](a.", "\\(", ":a", "f((", "0-", "0:", "ab0", "[a a=",
      "+1 ", "{}{", "``` ", '<a "<?'],
 )  # fmt: skip
-def test_items_of_100000_characters_take_linear_time(unit: str) -> None:
-    """Each of these texts takes minutes in quadratic time."""
-    text = (unit * 100_000)[:100_000]
+def test_items_of_40000_characters_take_linear_time(unit: str) -> None:
+    """Each of these texts takes half a minute in quadratic time."""
+    text = (unit * 40_000)[:40_000]
     started = time.process_time()
     assert str(read(text)) == text
-    assert time.process_time() - started < 6
+    assert time.process_time() - started < 3

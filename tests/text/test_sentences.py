@@ -83,8 +83,8 @@ def test_a_long_clause_leaves_no_short_part(length: int, limit: int) -> None:
 
 @pytest.mark.parametrize("unit", ["a", ".", ", ", "。", "\u0301", "—", ". ", ".)", "A. ", "…", "'\" .", "“a.” ", ITEM])
 def test_repeated_characters_take_linear_time(unit: str) -> None:
-    text = (unit * 400_000)[:400_000]
+    text = (unit * 200_000)[:200_000]
     started = time.process_time()
     assert "".join(sentences(text, "en")) == text
-    assert "".join(part.text for part in units(read(text[:100_000]), 200, len, "en")) == text[:100_000]
-    assert time.process_time() - started < 6
+    assert "".join(part.text for part in units(read(text[:50_000]), 200, len, "en")) == text[:50_000]
+    assert time.process_time() - started < 3
