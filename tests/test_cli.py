@@ -237,7 +237,7 @@ def signal_and_remove(*arguments, **options):
 def filter_then_stop(text, *arguments):
     whole(text, *arguments)
     os.unlink = signal_and_remove
-    assert text.file.stat().st_size and os.path.exists(text._rejected.name)
+    assert text.file.stat().st_size and os.path.exists(text._job.rejected.name)
     signal.raise_signal({int(number)})
 whole, preparation.Text.filter = preparation.Text.filter, filter_then_stop
 sys.argv[1:] = ["prepare", "-c", {str(recipe)!r}, "--dry-run", "--rejected", {str(tmp_path / "rejected.tsv")!r}]

@@ -205,7 +205,7 @@ def test_step_refuses_tensors_that_it_cannot_read() -> None:
 
 
 @needs_native
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.lists(st.integers(4, 89), max_size=12), min_size=1, max_size=6),
     st.sampled_from([(1, 1), (2, 1), (4, 1), (4, 3), (5, 5)]),

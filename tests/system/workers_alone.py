@@ -103,7 +103,7 @@ def test_processes_translate_as_one_does(uses_cores: bool, monkeypatch: pytest.M
         given = LineInput(io.BytesIO(data), 7, parallel=lines)
         process_lines("scoring", given, StreamOutput(output), score, QUIET, translator)
         outputs.append(
-            [*output.getvalue().decode().splitlines(), *(one.as_json() for one in translator.translate(lines))]
+            [*output.getvalue().decode().splitlines(), *(one.as_json() for one in translator.translate(lines, options))]
         )
     assert len(outputs[0]) == 3 * len(lines)
     assert [_rounded(json.loads(line)) for line in outputs[1]] == [_rounded(json.loads(line)) for line in outputs[0]]
