@@ -4,7 +4,7 @@
         [--precision fp32 int8] [--ctranslate2-batches 1] [--set decode.KEY=VALUE…]
 
 MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. nmt translates in each
-`--precision` of fp32, int8 and bf16; ratios and equal lines refer to the first one. All engines translate each TEXT in
+`--precision` of fp32, int8 and bf16, in threads; ratios and equal lines refer to the first one. All engines translate each TEXT in
 turn, A B A B, in one process, after a first round that is not counted. The measured time is that from lines to lines:
 tokenization, search, detokenization; start and loading are excluded. Target tokens are those of the translations with
 `</s>`. The reported speed is the median of the rounds. CTranslate2 translates `--ctranslate2-batches` batches in
@@ -63,10 +63,10 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
-    set_threads(RuntimeSettings(threads=1))  # threads would prevent forking this process
+    set_threads(RuntimeSettings(threads=chosen.threads))
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
-    engines = engines_of(chosen, loaded, texts[0])
+    engines = engines_of(chosen, loaded)
     settings = Translator(loaded)
     gc.freeze()  # as nmt translate does
     results = []
@@ -84,7 +84,7 @@ def main() -> None:
     report(results, chosen)
 
 
-def engines_of(chosen: argparse.Namespace, loaded: LoadedModel, lines: list[str]) -> dict[str, Engine]:
+def engines_of(chosen: argparse.Namespace, loaded: LoadedModel) -> dict[str, Engine]:
     """Return the engines by name; each translator of nmt has a separate model, CTranslate2 a copy."""
     import ctranslate2
 
@@ -95,8 +95,7 @@ def engines_of(chosen: argparse.Namespace, loaded: LoadedModel, lines: list[str]
     for precision in chosen.precision:
         settings = runtime.model_copy(update={"precision": precision})
         model = load_model(resolve_model(chosen.model), CPU)
-        translator = Translator(model, settings, process_count=threads)
-        list(translator.translate(lines))  # fork its workers before CTranslate2 starts threads
+        translator = Translator(model, settings)
         found[f"nmt {precision}"] = partial(with_nmt, translator)
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
