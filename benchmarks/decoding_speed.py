@@ -5,8 +5,8 @@
 
 MODEL is a run or a model directory; it is exported to a temporary directory in float32 and int8. nmt translates in each
 `--precision` of fp32, int8 and bf16, in threads; ratios and equal lines refer to the first one. All engines translate
-each TEXT in turn, A B A B, in one process, after a first round that is not counted. The measured time is that from lines
-to lines: tokenization, search, detokenization; start and loading are excluded. Target tokens are those of the
+each TEXT in turn, A B A B, in one process, after a first round that is not counted. The measured time is from lines to
+lines: tokenization, search, detokenization; start and loading are excluded. Target tokens are those of the
 translations with `</s>`. The reported speed is the median of the rounds. CTranslate2 translates `--ctranslate2-batches`
 batches in parallel; without the option one per thread, which is its faster mode for files (its own default is 1, where
 all threads compute one batch).
