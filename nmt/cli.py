@@ -147,15 +147,18 @@ def train(
     dry: Annotated[bool, Option("--dry-run", help="Estimate memory and time; train nothing.")] = False,
 ) -> None:
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
+    from nmt.config import load_recipe
+
+    path, changes = given_recipe(recipe_file, config), overrides or ()
+    load_recipe(path, changes)  # its mistakes are reported before torch is loaded, which takes seconds
     with console.status("loading torch"):
         from nmt.commands import train as module
-        from nmt.config import load_recipe
         from nmt.kernels.device import choose_device
         from nmt.system.distributed import connect
 
     # torchrun may have started these processes again (--max-restarts) after one of them failed
     restart = restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    recipe = load_recipe(given_recipe(recipe_file, config), overrides or (), module.check_settings)
+    recipe = load_recipe(path, changes, module.check_settings)
     with connect(choose_device(recipe.runtime)):
         if dry:
             print(module.dry_run(recipe, console), end="")

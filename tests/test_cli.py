@@ -434,3 +434,17 @@ def test_messages_without_a_reader_do_not_end_the_work(
     os.close(writing)
     assert result.returncode == 0
     assert "BLEU" in result.stdout
+
+
+def test_mistakes_of_a_recipe_are_reported_before_torch_is_loaded(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("languages: {source: en, target: it}\ntrain: {speed: 3}\n")
+    program = f"""
+import sys
+sys.modules["torch"] = None  # importing it is an error
+sys.argv[1:] = ["train", {str(tmp_path / "recipe.yaml")!r}]
+import nmt.cli
+nmt.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "recipe.yaml:2: train.speed: unknown key" in done.stderr
