@@ -147,18 +147,20 @@ def train(
     dry: Annotated[bool, Option("--dry-run", help="Estimate memory and time; train nothing.")] = False,
 ) -> None:
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
-    from nmt.config import load_recipe
+    from nmt.config import Recipe, load_recipe
 
-    path, changes = given_recipe(recipe_file, config), overrides or ()
-    load_recipe(path, changes)  # its mistakes are reported before torch is loaded, which takes seconds
-    with console.status("loading torch"):
-        from nmt.commands import train as module
-        from nmt.kernels.device import choose_device
-        from nmt.system.distributed import connect
+    def check(recipe: Recipe) -> None:  # torch takes seconds to load: mistakes of the recipe itself are reported before
+        with console.status("loading torch"):
+            from nmt.commands.train import check_settings
+        check_settings(recipe)
 
     # torchrun may have started these processes again (--max-restarts) after one of them failed
     restart = restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    recipe = load_recipe(path, changes, module.check_settings)
+    recipe = load_recipe(given_recipe(recipe_file, config), overrides or (), check)
+    from nmt.commands import train as module
+    from nmt.kernels.device import choose_device
+    from nmt.system.distributed import connect
+
     with connect(choose_device(recipe.runtime)):
         if dry:
             print(module.dry_run(recipe, console), end="")

@@ -136,15 +136,18 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     Raises ConfigError if the run needs another corpus, DataError if a rank finds another one than rank 0.
     """
 
+    prepared = list[PreparedCorpus]()  # by this rank: to open it again would compare all its digests again
+
     def prepare_if_needed() -> str:
         def check(manifest: Manifest) -> None:
             if not restart:
                 check_same_text(recipe, run, manifest)
 
-        return prepare(recipe, console, check=check).manifest.fingerprint
+        prepared.append(prepare(recipe, console, check=check))
+        return prepared[0].manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)
-    corpus = PreparedCorpus.open(recipe.prepared_directory, recipe)
+    corpus = prepared[0] if prepared else PreparedCorpus.open(recipe.prepared_directory, recipe)
     if corpus.manifest.fingerprint != fingerprint:
         raise DataError(
             f"{recipe.prepared_directory}: rank {distributed.rank()} finds another corpus there than rank 0; "

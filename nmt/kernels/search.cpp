@@ -119,7 +119,9 @@ static void advance(
             const bool is_kept = next.log_prob > bound && next.log_prob >= least;
             active += is_kept;
             for (long row = 0; row < 2; row++)
-                std::copy_n(&before[(2 * next.parent + row) * b.positions], length, history + (2 * place + row) * b.positions);
+                std::copy_n(
+                    &before[(2 * next.parent + row) * b.positions], length, history + (2 * place + row) * b.positions
+                );
             b.extend(sentence, place++, is_kept ? next.log_prob : -INFINITY, next.token);
         }
         for (; place < b.beam; place++) b.extend(sentence, place, -INFINITY, 0);
@@ -127,23 +129,15 @@ static void advance(
     }
 }
 
-// Greedy search and sampling, as `nmt.decoding.beam.extend_each`: each row has one next token.
-static void extend_each(
-    const Beams& b, const long* rows, const float* next_log_probs, const long* next_tokens, long count
-) {
-    const long* const end = rows + count;
-    while (rows < end) {
-        const long sentence = *rows / b.beam;
-        long active = 0;
-        for (; rows < end && *rows / b.beam == sentence; rows++, next_log_probs++, next_tokens++) {
-            const long place = *rows % b.beam;
-            const float log_prob = b.log_probs[*rows] + *next_log_probs;
-            const bool is_number = log_prob > -INFINITY, ends = is_number && *next_tokens == Beams::LAST;
-            if (ends) b.finish(sentence, place, log_prob, b.history_of(sentence, place));
-            b.extend(sentence, place, is_number && !ends ? log_prob : -INFINITY, *next_tokens);
-            active += is_number && !ends;
-        }
-        b.lengths[sentence] += active > 0;
+// Greedy search, as `nmt.decoding.beam.extend_each` for one hypothesis of each sentence: a row is a sentence.
+static void extend_each(const Beams& b, const std::vector<long>& rows, const float* next_log_probs, const long* tokens) {
+    for (const long sentence : rows) {
+        const float log_prob = b.log_probs[sentence] + *next_log_probs++;
+        const long token = *tokens++;
+        const bool is_number = log_prob > -INFINITY, is_active = is_number && token != Beams::LAST;
+        if (is_number && !is_active) b.finish(sentence, 0, log_prob, b.history_of(sentence, 0));
+        b.extend(sentence, 0, is_active ? log_prob : -INFINITY, token);
+        b.lengths[sentence] += is_active;
     }
 }
 
@@ -208,7 +202,7 @@ void search_hypotheses(
             );
         }
         if (rules.is_greedy)
-            extend_each(b, rows.data(), log_probs.data(), tokens.data(), count);
+            extend_each(b, rows, log_probs.data(), tokens.data());
         else
             advance(
                 b, rows.data(), log_probs.data(), tokens.data(), rules.penalties, count, rules.candidates,

@@ -43,9 +43,9 @@ from nmt.translation.sharing import shared
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
-# Those of a task of one of several processes: few enough to keep many busy, and enough for full batches of a search. On
-# a GPU, the searches of all processes that wait are one.
-_PROCESS_LINES, _PROCESS_LINES_OF_GPU = 512, 4096
+# Lines that a core translates together: enough for full batches of a search, and few enough to keep many cores busy.
+# On a GPU, the searches of all processes that wait are one.
+_CORE_LINES, _PROCESS_LINES_OF_GPU = 512, 4096
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
@@ -175,10 +175,10 @@ class Translator:
 
     @property
     def batch_lines(self) -> int:
-        """The number of lines in a batch of a long text."""
-        if self.process_count == 1:
-            return self.scale * LINE_BATCH_SIZE
-        return _PROCESS_LINES if self.engine.kernels.uses_cores else _PROCESS_LINES_OF_GPU
+        """The number of lines in a batch of a long text; on a CPU, the number of processes has no influence."""
+        if self.engine.kernels.uses_cores:
+            return _CORE_LINES * self.engine.runner.threads
+        return self.scale * LINE_BATCH_SIZE if self.process_count == 1 else _PROCESS_LINES_OF_GPU
 
     def translate_batches(
         self, lines: Iterable[Text], options: TranslateOptions

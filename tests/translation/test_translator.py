@@ -126,7 +126,10 @@ class TestOrder:
     ) -> None:
         unset = replace(loaded, decode=DecodeSettings())
         assert Translator(unset).options().search.batch_tokens == 8192
+        # a translation into a file is resumed with any number of processes
+        assert Translator(unset).batch_lines == Translator(unset, process_count=3).batch_lines
         monkeypatch.setattr(CpuKernels, "search_scale", 16)  # as those of a GPU
+        monkeypatch.setattr(CpuKernels, "uses_cores", False)
         gpu = Translator(unset)
         assert gpu.options().search.batch_tokens == 16 * 8192
         assert gpu.options(overrides=["decode.batch_tokens=100"]).search.batch_tokens == 100
@@ -137,7 +140,7 @@ class TestOrder:
     def test_translate_reads_one_line_batch_ahead(
         self, translator: Translator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(translator_module, "LINE_BATCH_SIZE", 3)
+        monkeypatch.setattr(Translator, "batch_lines", 3)
         read = 0
 
         def endless() -> object:
