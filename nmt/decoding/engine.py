@@ -35,7 +35,7 @@ class TorchEngine:
         self.runner = BatchRunner([model.for_inference(self.kernels) for model in models])
         if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
-                "--precision int8: this needs a CPU with AVX-512 VNNI and a C++ compiler, and model.dim and "
+                "--precision int8: this needs Linux, a CPU with AVX2 or AVX-512 and a C++ compiler, and model.dim and "
                 "feed_forward in multiples of 64; leave it out, or export the model for CTranslate2 with "
                 "--quantization int8"
             )

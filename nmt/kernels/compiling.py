@@ -29,7 +29,7 @@ def library() -> ctypes.CDLL | None:
     global problem
     problem = None
     features = set() if sys.platform != "linux" else _processor_features()
-    if os.environ.get("NMT_CPU_KERNELS", "on") == "off" or not {"avx512f", "avx512bw", "avx512vl"} <= features:
+    if os.environ.get("NMT_CPU_KERNELS", "on") == "off" or not {"avx2", "fma"} <= features:
         return None
     try:
         return _load(sorted(features))

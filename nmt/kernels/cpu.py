@@ -2,8 +2,9 @@
 
 On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
 oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
-numbers, with sums in fp32, at twice that rate, with AMX at four times. Products are those of `nmt.kernels.reference`
-without AVX-512, attention and norms without it or without a compiler, both with NMT_CPU_KERNELS=off in the environment.
+numbers, with sums in fp32, at twice that rate, with AMX at four times. Products of training are those of
+`nmt.kernels.reference` without AVX-512, everything is without AVX2 or a compiler, or with NMT_CPU_KERNELS=off in the
+environment.
 
 N rows, I inputs, O outputs, D width, H heads.
 """
@@ -41,15 +42,15 @@ class Processor(NamedTuple):
 @functools.cache
 def processor() -> Processor:
     """Look for the operators of torch and for the instructions of the processor."""
+    capability = torch.backends.cpu.get_cpu_capability() if os.environ.get("NMT_CPU_KERNELS", "on") != "off" else ""
     avx512 = (
-        os.environ.get("NMT_CPU_KERNELS", "on") != "off"
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and torch.backends.cpu.get_cpu_capability() == "AVX512"  # below, MKL is as fast
+        torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and capability == "AVX512"  # below, MKL is as fast
     )
     # a torch without these tests counts as a CPU without the instructions
     bf16, amx = (getattr(torch.cpu, f"_is_{name}_supported", bool)() for name in ("avx512_bf16", "amx_tile"))
     onednn = avx512 and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return Processor(onednn, onednn and (bf16 or amx), avx512 and sys.platform == "linux")
+    return Processor(onednn, onednn and (bf16 or amx), capability in ("AVX2", "AVX512") and sys.platform == "linux")
 
 
 def prefers_bf16(dim: int) -> bool:

@@ -1,4 +1,4 @@
-// What the kernels for CPUs with AVX-512 have in common. native.py describes their arguments.
+// What the kernels for CPUs have in common, in the vector extensions of GCC. native.py describes their arguments.
 #pragma once
 #include <immintrin.h>
 
@@ -6,12 +6,36 @@
 #include <cmath>
 #include <cstring>
 
-typedef float Floats __attribute__((vector_size(64), aligned(4), may_alias));
-constexpr long LANES = 16;
+#if __AVX512F__
+constexpr long LANES = 16, REGISTERS = 32;
+#else  // AVX2
+constexpr long LANES = 8, REGISTERS = 16;
+#endif
+#define UNROLL _Pragma("GCC unroll 16")
+typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of libmvec
 
-static inline __mmask16 lanes(long left) { return left >= LANES ? -1 : left <= 0 ? 0 : (1 << left) - 1; }
+static inline Floats larger(Floats x, Floats y) { return x > y ? x : y; }
+
+// A function of all numbers of a vector, from that of two vectors.
+template <class Vector, class Function>
+static inline auto reduce(Vector x, Function function) {
+    UNROLL for (long distance = LANES / 2; distance > 0; distance /= 2) {
+        Ints from;
+        UNROLL for (long lane = 0; lane < LANES; lane++) from[lane] = lane ^ distance;
+        x = function(x, __builtin_shuffle(x, from));
+    }
+    return x[0];
+}
+static inline float largest_of(Floats x) { return reduce(x, larger); }
+static inline float sum_of(Floats x) {
+    return reduce(x, [](Floats left, Floats right) { return left + right; });
+}
+static inline bool any(Ints x) {
+    return reduce(x, [](Ints left, Ints right) { return left | right; });
+}
 
 struct Bfloat16 {
     unsigned short bits;  // the upper half of a float
@@ -81,9 +105,4 @@ struct Embedding {
 // scratch, rows.
 typedef void Decode(
     const Layers&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, float*, long
-);
-
-// Compute those of the first `outputs` logits of each row in fp32 that are close to the largest.
-extern "C" void refine(
-    float* logits, const float* x, const float* weights, long rows, long outputs, long inputs, long stride
 );

@@ -1,4 +1,4 @@
-// The layers of encoder and decoder in a search, on CPUs with AVX-512.
+// The layers of encoder and decoder in a search.
 #include "kernels.h"
 
 constexpr long AHEAD = 3;  // keys are prefetched so many tokens before they are read

@@ -2,7 +2,7 @@
 
 products.cpp has products with constant weights, layers.cpp the layers of a search and search.cpp the rest of it, all
 for inference; attention_rows.cpp has attention of all rows of a batch, forward and backward. They are for
-Linux on processors with AVX-512. Where `library` returns None, callers compute the same with torch.
+Linux on processors with AVX2 or AVX-512. Where `library` returns None, callers compute the same with torch.
 
 N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses of each, P positions, D width, H heads.
 """
@@ -26,13 +26,12 @@ _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _BOOL)
 _DECODE = ctypes.CFUNCTYPE(None, *[_POINTER] * 7, _LONG)
 _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
-_TILE, _LANES = 64, 16  # outputs of a product, and inputs, are multiples of these
+_OUTPUTS, _INPUTS = 64, 16  # of a product are multiples of these
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
-_ROWS, _AMX_ROWS = (6, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
+_ROWS, _AMX_ROWS = (1, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
 _TILES = "multiply_tiles_bf16"
 _BLOCK = 128  # rows whose logits are computed at a time in a search
 _STEPS = 16  # of a search in one call, which signals do not interrupt
-_ZERO_POINT = 128  # added to quantized inputs, which must not be negative
 
 
 # products
@@ -64,8 +63,9 @@ class ConstantProduct:
             numbers = weight.bfloat16()
         elif precision == "int8":
             numbers, scales = quantized(weight)
-            start = numbers.sum(1, dtype=torch.int32) * -_ZERO_POINT
-        tiles = numbers.view(outputs // _TILE, _TILE, inputs // depth, depth).transpose(1, 2).contiguous()
+            start = numbers.sum(1, dtype=torch.int32) * -_LONG.in_dll(loaded, "zero_point").value
+        width = _LONG.in_dll(loaded, "outputs_of_tile").value
+        tiles = numbers.view(outputs // width, width, inputs // depth, depth).transpose(1, 2).contiguous()
         self._tensors = tiles, scales, bias, start
         self._multiply = _MULTIPLY.in_dll(loaded, function)
         address = ctypes.cast(self._multiply, _POINTER).value or 0
@@ -92,9 +92,9 @@ class ConstantProduct:
 def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProduct | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it."""
     loaded, (outputs, inputs) = library(), weight.shape
-    with_amx = precision == "bf16" and inputs % (2 * _LANES) == 0 and _has_amx()
+    with_amx = precision == "bf16" and inputs % (2 * _INPUTS) == 0 and _has_amx()
     function = _TILES if with_amx else f"multiply_{precision}"
-    if loaded is None or not hasattr(loaded, function) or outputs % _TILE or inputs % _LANES:
+    if loaded is None or not hasattr(loaded, function) or outputs % _OUTPUTS or inputs % _INPUTS:
         return None
     return ConstantProduct(weight, bias, precision, function)
 

@@ -1,4 +1,4 @@
-// Greedy and beam search on CPUs with AVX-512.
+// Greedy and beam search.
 #include "kernels.h"
 
 #include <vector>
@@ -46,36 +46,36 @@ static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
 }
 
 // The `count` largest of each row of logits (rows, stride), and their tokens, as log-probabilities if `normalized`.
+// Logits behind the vocabulary are -inf.
 static void best_tokens(
     const float* logits, const char* must_end, float* best, long* tokens, long rows, long vocabulary, long stride,
     long count, bool normalized
 ) {
     std::vector<Candidate> list(count);
     for (long row = 0; row < rows; row++, logits += stride) {
-        __m512 largest_of = _mm512_set1_ps(-INFINITY);
-        int not_numbers = 0;  // which the maximum does not keep
-        for (long i = 0; i < vocabulary; i += LANES) {
-            const __m512 x = _mm512_mask_loadu_ps(largest_of, lanes(vocabulary - i), logits + i);
-            largest_of = _mm512_max_ps(largest_of, x);
-            not_numbers |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+        Floats largest_in_lane = Floats{} - INFINITY;
+        Ints not_numbers{};  // which the maximum does not keep
+        for (long i = 0; i < stride; i += LANES) {
+            const Floats x = *(const Floats*)(logits + i);
+            largest_in_lane = larger(largest_in_lane, x), not_numbers |= x != x;
         }
-        float normalizer = not_numbers ? NAN : 0;
-        if (normalized && !not_numbers) {
-            const float largest = _mm512_reduce_max_ps(largest_of);
+        float normalizer = any(not_numbers) ? NAN : 0;
+        if (normalized && normalizer == 0) {
+            const float largest = largest_of(largest_in_lane);
             float sum = 0;
             for (long i = 0; i < vocabulary; i++) sum += expf(logits[i] - largest);
             normalizer = largest + std::log(sum);
         }
         std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, Beams::LAST});
+        const auto consider = [&](long token) {
+            if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
+        };
         if (must_end[row]) list[0].log_prob = logits[Beams::LAST];
-        for (long i = must_end[row] ? vocabulary : Beams::LAST; i < vocabulary; i += LANES) {
-            const __mmask16 mask = lanes(vocabulary - i);
-            const __m512 x = _mm512_maskz_loadu_ps(mask, logits + i), worst = _mm512_set1_ps(list.back().log_prob);
-            for (unsigned more = _mm512_mask_cmp_ps_mask(mask, x, worst, _CMP_GT_OQ); more; more &= more - 1) {
-                const long token = i + __builtin_ctz(more);
-                if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
-            }
-        }
+        long i = must_end[row] ? stride : Beams::LAST;
+        for (; i % LANES; i++) consider(i);
+        for (; i < stride; i += LANES)
+            if (any(*(const Floats*)(logits + i) > list.back().log_prob))
+                for (long token = i; token < i + LANES; token++) consider(token);
         for (const Candidate& candidate : list) *best++ = candidate.log_prob - normalizer, *tokens++ = candidate.token;
     }
 }
@@ -141,7 +141,8 @@ static void extend_each(const Beams& b, const std::vector<long>& rows, const flo
     }
 }
 
-constexpr long BLOCK = 128;  // rows whose logits stay in the cache
+constexpr long BLOCK = 128;   // rows whose logits stay in the cache
+constexpr float CLOSE = 2;    // to the largest logit, of those that are refined
 
 struct Output {  // of the decoder's hidden states
     const Product* product;
@@ -152,15 +153,29 @@ struct Output {  // of the decoder's hidden states
     void logits(float* to, float* x, float* scratch, long rows) const {
         const Product& used = screen ? *screen : *product;
         used.multiply(used, scratch, to, x, rows, false);
-        if (screen) {
-            for (long row = 0; row < rows; row++)  // which are never generated
-                std::fill_n(to + row * used.outputs, Beams::LAST, -INFINITY);
-            Bfloat16 rounded;
-            for (long i = 0; is_bf16 && i < rows * used.inputs; i++) rounded = x[i], x[i] = rounded;
-            refine(to, x, weights, rows, vocabulary, used.inputs, used.outputs);
+        for (; rows > 0; rows--, to += used.outputs, x += used.inputs) {
+            std::fill(to + vocabulary, to + used.outputs, -INFINITY);
+            if (screen) refine(to, x);
+            for (long i = 0; bias && i < vocabulary; i++) to[i] += bias[i];
         }
-        for (long row = 0; bias && row < rows; row++)
-            for (long i = 0; i < vocabulary; i++) to[row * used.outputs + i] += bias[i];
+    }
+
+    void refine(float* logits, float* x) const {
+        std::fill_n(logits, Beams::LAST, -INFINITY);  // which are never generated
+        Bfloat16 rounded;
+        for (long i = 0; is_bf16 && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
+        Floats largest = Floats{} - INFINITY;
+        for (long i = 0; i < screen->outputs; i += LANES) largest = larger(largest, *(Floats*)(logits + i));
+        const float least = largest_of(largest) - CLOSE;
+        for (long i = 0; i < screen->outputs; i += LANES) {
+            if (!any(*(Floats*)(logits + i) >= least)) continue;
+            for (long token = i; token < i + LANES; token++) {
+                if (!(logits[token] >= least)) continue;
+                float sum = 0;
+                for (long j = 0; j < screen->inputs; j++) sum += x[j] * weights[token * screen->inputs + j];
+                logits[token] = sum;
+            }
+        }
     }
 };
 

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.kernels import compiling
 
-needs_native = pytest.mark.skipif(compiling.library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
+needs_native = pytest.mark.skipif(compiling.library() is None, reason="needs Linux, AVX2 and a C++ compiler")
 
 compile_or_load = compiling.library.__wrapped__
 

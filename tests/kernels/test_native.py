@@ -27,7 +27,7 @@ from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
-needs_native = pytest.mark.skipif(library() is None, reason="needs Linux, AVX-512 and a C++ compiler")
+needs_native = pytest.mark.skipif(library() is None, reason="needs Linux, AVX2 and a C++ compiler")
 HEADS = 3
 
 
