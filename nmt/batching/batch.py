@@ -47,8 +47,8 @@ class Rows:
     def of(cls, sentences: Sequence[Sequence[int]], fill_to: int = 1) -> "Rows":
         """Return sentences of ids as one length group, filled by others to a multiple of so many tokens."""
         stored = Sentences.of(sentences)
-        fillers, _ = _filler_lengths(-len(stored.ids) % fill_to, 0)
-        offsets = _offsets(np.concatenate([stored.lengths, fillers]))
+        missing = -len(stored.ids) % fill_to
+        offsets = _offsets(np.concatenate([stored.lengths, _filler_lengths(missing, 0)[0]]) if missing else stored.lengths)
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
         arrays = (ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(ids) * 2)])
@@ -103,13 +103,14 @@ class Rows:
     def cut(self, most: int | None) -> "Iterator[Rows]":
         """Return the sentences in order in parts of at most so many tokens, or of one sentence; None: all of them."""
         start, count = 0, len(self.lengths)
-        while most is not None and start < count:
+        if most is None or len(self.ids) <= most:
+            yield self
+            return
+        while start < count:
             fits = np.searchsorted(self.offsets, self.offsets[start] + most, side="right") - 1
             end = min(count, max(start + 1, int(fits)))
             yield self.part(start, end)[1]
             start = end
-        if most is None:
-            yield self
 
     def part(self, start: int, end: int) -> tuple[slice, "Rows"]:
         """Return some sentences as rows of their own, which have no tiles, and where they are."""

@@ -26,6 +26,7 @@ from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import Translator
 
 _CONNECTIONS = 1024  # at a time, of all clients
+HTTP = "h11"  # also where httptools is installed, whose parser has no limit for the headers of a request
 
 
 def serve(request: ServeRequest, console: Console) -> None:
@@ -46,7 +47,7 @@ def serve(request: ServeRequest, console: Console) -> None:
             if request.origins:
                 app = CORSMiddleware(app, request.origins, allow_methods=["*"], allow_headers=["*"])
             config = uvicorn.Config(
-                app, log_config=None, log_level="critical", lifespan="off", ws="none", server_header=False,
+                app, log_config=None, log_level="critical", lifespan="off", ws="none", http=HTTP, server_header=False,
                 limit_concurrency=_CONNECTIONS, proxy_headers=bool(request.url),
                 timeout_graceful_shutdown=round(2 * request.timeout + 1),
             )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import uvicorn
 
-from nmt.commands.serve import listening_socket
+from nmt.commands.serve import HTTP, listening_socket
 from nmt.config import RuntimeSettings
 from nmt.serving.api import Service
 from nmt.serving.app import Server, Settings
@@ -43,7 +43,7 @@ def serve(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> I
             log: list[str] = []
             folder = tmp_path_factory.mktemp("files")
             server = Server(Service([translator]), LIMITS._replace(**changes), folder, log.append)
-            program = uvicorn.Server(uvicorn.Config(server, log_config=None, lifespan="off"))
+            program = uvicorn.Server(uvicorn.Config(server, log_config=None, lifespan="off", http=HTTP))
             thread = Thread(target=program.run, args=([listener],))
             thread.start()
             stack.callback(thread.join)

@@ -140,6 +140,13 @@ def test_slow_and_closed_connections_disturb_no_other_request(serve: Callable[..
     assert sum(" 499 " in line for line in running.log) == 1
 
 
+def test_headers_without_end_are_refused(running: Running) -> None:
+    with socket.create_connection(running.address, timeout=20) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * (1 << 17))
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
+    assert send(running, "health")[0] == 200
+
+
 def test_long_translations_end_and_too_many_requests_are_refused(
     serve: Callable[..., Running], translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
