@@ -47,8 +47,8 @@ class Rows:
     def of(cls, sentences: Sequence[Sequence[int]], fill_to: int = 1) -> "Rows":
         """Return sentences of ids as one length group, filled by others to a multiple of so many tokens."""
         stored = Sentences.of(sentences)
-        missing = -len(stored.ids) % fill_to
-        offsets = _offsets(np.concatenate([stored.lengths, _filler_lengths(missing, 0)[0]]) if missing else stored.lengths)
+        missing, lengths = -len(stored.ids) % fill_to, stored.lengths
+        offsets = _offsets(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]) if missing else lengths)
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
         arrays = (ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(ids) * 2)])
