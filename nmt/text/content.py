@@ -62,6 +62,8 @@ def _compared(item: Item) -> str:
 
 def accelerators(source: str, text: str) -> ContentDiff:
     """Return the accelerators that a translation lacks, and those that it has too often."""
+    if "&" not in source and "&" not in text:
+        return NO_DIFF
     required, found = len(_ACCELERATOR.findall(source)), len(_ACCELERATOR.findall(text))
     return ContentDiff(("&",) * (required - found), ("&",) * (found - required))
 

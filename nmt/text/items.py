@@ -42,6 +42,8 @@ class Line(NamedTuple):
     items: tuple[Item, ...] = ()
 
     def __str__(self) -> str:
+        if not self.items:
+            return self.text
         return "".join(piece if isinstance(piece, str) else piece.text for piece in self.pieces())
 
     def pieces(self) -> Iterator[str | Item]:
@@ -54,6 +56,8 @@ class Line(NamedTuple):
 
     def cut(self, ends: Sequence[int]) -> list["Line"]:
         """Return the parts of the line that end at these positions of the text, and the rest."""
+        if not ends:
+            return [self]
         parts, first = list[Line](), 0
         for start, end in pairwise((0, *ends, len(self.text))):
             text = self.text[start:end]

@@ -35,7 +35,8 @@ def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
     """
 
     def size(text: str) -> int:
-        return count(text.replace(ITEM, " "))
+        # an ASCII text has at most a token for each character, and one for the space before it
+        return len(text) + 1 if text.isascii() and len(text) < limit else count(text.replace(ITEM, " "))
 
     found = list[Line]()
     for sentence in line.cut(_sentence_ends(line, language)):
@@ -46,21 +47,21 @@ def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
 
 def _sentence_ends(line: Line, language: str) -> list[int]:
     """Return the places between the sentences of a line; a closing item at the end of a sentence is a part of it."""
-    closings = {
-        found.start()
-        for found, item in zip(re.finditer(ITEM, line.text), line.items, strict=True)
-        if item.role == "closing"
-    }
-    ends = []
-    for end in accumulate(map(len, sentences(line.text, language))):
-        while end in closings:
-            end += 1
-        ends.append(end)
+    ends = list(accumulate(map(len, sentences(line.text, language))))
+    if line.items:
+        marks = zip(re.finditer(ITEM, line.text), line.items, strict=True)
+        closings = {found.start() for found, item in marks if item.role == "closing"}
+        for index, end in enumerate(ends):
+            while end in closings:
+                end += 1
+            ends[index] = end
     return sorted({*ends} - {len(line.text)})
 
 
 def _boundaries(sentence: Line) -> list[int]:
     """Return the places before the items that are no part of a pair, and of pairs with such an item inside."""
+    if not sentence.items:
+        return []
     pairs = pairs_of(sentence.items)
     single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values()})
     for opening, closing in pairs.items():

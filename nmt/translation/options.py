@@ -99,7 +99,8 @@ class TranslateOptions:
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
         """Return the difference in content outside of the items: terms, accelerators, numbers."""
-        terms = tuple(term.text for term in self.missing_terms(normalize(source.text), translation.text))
+        missing = [] if self.glossary is None else self.missing_terms(normalize(source.text), translation.text)
+        terms = tuple(term.text for term in missing)
         if not self.search.protect:
             return ContentDiff(terms)
         lost, added = accelerators(source.text, translation.text)

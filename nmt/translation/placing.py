@@ -37,6 +37,8 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
 
     A pair is at the edges as a whole or not at all.
     """
+    if not line.items and line.text == line.text.strip():
+        return NO_TEXT, line, NO_TEXT
     start = _LEADING.match(line.text).end()  # type: ignore[union-attr]  # it matches every text
     end = max(start, len(line.text.rstrip(f" {ITEM}")))
     before, core, after = line.cut([start, end])

@@ -40,7 +40,7 @@ class Unit:
     @property
     def begin(self) -> str:
         """The prefix without its items, as the model generates it."""
-        return placing.without_items(self.prefix)[0]
+        return placing.without_items(self.prefix)[0] if self.prefix.text else ""
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -133,6 +133,8 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
 
 def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
     """Join translations of units with what is between the units: items, and spaces if the target language has them."""
+    if len(units) == 1 and not units[0].before.text and not units[0].after.text:
+        return lines[0]._replace(text=lines[0].text.strip())
     parts, gap, before = list[Line](), list[Line](), ("", "")
     for unit, line in zip(units, lines, strict=True):
         gap.append(unit.before)

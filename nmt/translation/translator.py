@@ -70,7 +70,7 @@ class Translator:
         self.process_count = process_count
         # The size of line batches and of batches, as a multiple of the default.
         self.scale = self.engine.kernels.search_scale
-        self._unknown_signs: dict[str, bool] = {}
+        self._known_characters = set[str]()  # those that `_is_unknown_sign` is false for
         # The most source tokens, without `</s>`, of a unit.
         self._longest_source = min(model.longest_source for model in self.models)
 
@@ -258,8 +258,9 @@ class Translator:
         The first one has the prefix; as many as the prefix has are one with it.
         """
         find = read if options.search.protect else lambda text: Line(visible(text))
-        line, start = find(source) if isinstance(source, str) else source, find(prefix)
-        if options.search.protect and (signs := "".join(filter(self._is_unknown_sign, sorted({*line.text})))):
+        line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
+        new = {*line.text} - self._known_characters if options.search.protect else ()
+        if signs := "".join(sorted(filter(self._is_unknown_sign, new))):
             line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
@@ -282,12 +283,12 @@ class Translator:
 
     def _is_unknown_sign(self, character: str) -> bool:
         """Whether a character is no letter or digit and has no piece: spelled in bytes, models rarely copy it."""
-        if character not in self._unknown_signs:
-            is_sign = character != ITEM and unicodedata.category(character)[0] in "NPS" and not character.isdecimal()
-            source = self.tokenizers.source
-            is_spelled = not source.has_words_only and bool(source.spelled()[source.encode(character)].any())
-            self._unknown_signs[character] = is_sign and is_spelled
-        return self._unknown_signs[character]
+        is_sign = character != ITEM and unicodedata.category(character)[0] in "NPS" and not character.isdecimal()
+        source = self.tokenizers.source
+        if is_sign and not source.has_words_only and source.spelled()[source.encode(character)].any():
+            return True
+        self._known_characters.add(character)
+        return False
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Find the translations of the texts of units; the text of one that is copied is its own."""

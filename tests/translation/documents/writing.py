@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from nmt.text.items import ITEM, Line
 from nmt.translation.documents.document import Document, Format, ReadOptions
 from nmt.translation.documents.translating import read_document
 
@@ -19,5 +20,10 @@ def texts(document: Document) -> list[str]:
 
 
 def translated(document: Document, translate: Callable[[str], str] = str.upper) -> bytes:
-    """Return the file with the translations of all texts."""
-    return document.translated(lambda line: line._replace(text=translate(line.text)))
+    """Return the file with the translations of all texts; items without a place in a translation are left out."""
+
+    def line_of(source: Line) -> Line:
+        text = translate(source.text)
+        return Line(text, source.items[: text.count(ITEM)])
+
+    return document.translated(line_of)
