@@ -517,7 +517,7 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
         (
             ", target_language: zh}\n  valid",
             "}\n  valid",
-            "line 5: data.train.1.target_language: is not set, expected it or zh, the target languages",
+            "line 5: data.train.1.target_language: is not set, expected it or zh, the target language",
         ),
         (
             "v.it.tsv, target_language: it",
