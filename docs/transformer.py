@@ -382,7 +382,7 @@ def train_tokenizer(texts: Sequence[tuple[str, str]], size: int) -> sentencepiec
 
 
 # %%
-def main(data: Path = Path("data/demo"), updates: int = 1200) -> float:
+def main(data: Path, updates: int = 1200) -> float:
     """Train on the demonstration text, translate its test text, and return the BLEU of beam search."""
     torch.manual_seed(1)
     random.seed(1)
@@ -402,5 +402,5 @@ def main(data: Path = Path("data/demo"), updates: int = 1200) -> float:
     return bleu[1]
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # also in a notebook, whose folder is docs/
+    main(Path("data/demo" if Path("data/demo").is_dir() else "../data/demo"))

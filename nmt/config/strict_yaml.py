@@ -37,10 +37,6 @@ _RESOLVERS = {None: [(f"tag:yaml.org,2002:{name}", re.compile(pattern)) for name
 # Limits far above those of any recipe. A small file may exceed the stack by sections in sections, and RAM by aliases
 # of sections with aliases.
 _DEEPEST, _MOST_VALUES = 50, 100_000
-_TOO_LARGE = (
-    f"more than {_DEEPEST} lists or sections in each other, or {_MOST_VALUES:,} values, with what aliases repeat; "
-    "write it without them"
-)
 
 
 class _Loader(yaml.SafeLoader):
@@ -156,11 +152,11 @@ def write(data: Any) -> str:
 def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
     """Return YAML text as plain data, and the line of each key. Raises ConfigError, with a line of a file."""
     try:
-        depth, marks = 0, dict[Location, yaml.Mark]()
+        depth, marks = 0, dict[Location, Any]()
         for event in yaml.parse(text, _Loader):  # nodes are composed and constructed by recursion
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                raise yaml.composer.ComposerError(problem=_TOO_LARGE, problem_mark=event.start_mark)
+                raise _too_large(event.start_mark)
         loader = _Loader(text)
         if (node := loader.get_single_node()) is None:
             return None, {}
@@ -168,17 +164,24 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
         for location, mark in _marks(node, ()):
             marks[location] = mark
             if len(location) > _DEEPEST or len(marks) > _MOST_VALUES:
-                raise yaml.composer.ComposerError(problem=_TOO_LARGE, problem_mark=marks[location[:1]])
+                raise _too_large(marks[location[:1]])
         return data, {(): 1} | {key: mark.line + 1 for key, mark in marks.items()}
     except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
+        at, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
-        place = f"{name}:{mark.line + 1}" if mark and not name.startswith("--set ") else name
+        place = f"{name}:{at.line + 1}" if at and not name.startswith("--set ") else name
         raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
 
 
-def _marks(node: yaml.Node, above: Location) -> Iterator[tuple[Location, yaml.Mark]]:
-    """Yield the location and the place of each key and of each entry of a list."""
+def _too_large(mark: Any) -> yaml.YAMLError:
+    problem = (
+        f"more than {_DEEPEST} lists or sections in each other, or {_MOST_VALUES:,} values, with what aliases repeat"
+    )
+    return yaml.composer.ComposerError(problem=f"{problem}; write it without them", problem_mark=mark)
+
+
+def _marks(node: yaml.Node, above: Location) -> Iterator[tuple[Location, Any]]:
+    """Yield the location and PyYAML's mark of each key and of each entry of a list."""
     entries: list[tuple[int | str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
         entries = [(key.value, key, value) for key, value in node.value]
