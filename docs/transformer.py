@@ -6,14 +6,15 @@
 # its fast implementation with this one. Run it from top to bottom as a script, `python docs/transformer.py`, or open it
 # as a notebook (Jupytext, VS Code): it trains an English→Italian model on the texts in `data/demo` in a few minutes.
 #
-# B sentences, S source length, T target length, D width of the model, H heads, d = D/H, V size of the vocabulary.
+# B sentences, S source length, T target length, V size of the vocabulary, and the sizes of the paper under short names:
+# D is its d_model, F its d_ff, H its h (heads), d = D/H its d_k and d_v.
 
 # %%
 import io
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +29,14 @@ Pair = tuple[list[int], list[int]]  # ids of a source and of a target, both with
 
 @dataclass
 class Settings:
-    """Sizes of the model; the paper has 6 layers, D = 512, 8 heads and a feed-forward width of 2,048."""
+    """Sizes of a small model, in comments those of the base model of the paper."""
 
-    layers: int = 2
-    dim: int = 128
-    heads: int = 4
-    feed_forward: int = 512
+    layers: int = 2  # N = 6, of the encoder and of the decoder
+    dim: int = 128  # D = 512
+    heads: int = 4  # H = 8
+    feed_forward: int = 512  # F = 2,048
     dropout: float = 0.1
-    norm: str = "post"  # as in the paper; "pre" normalizes before each sublayer
+    norm: str = "post"  # "pre" normalizes before each sublayer, which came after the paper
 
 
 # %% [markdown]
@@ -45,9 +46,12 @@ class Settings:
 
 # %%
 def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d)) V, (B, H, T, d); the mask (B, 1, T or 1, S) is True at keys that count."""
+    """Return softmax(Q K^T / sqrt(d)) V, (B, H, T, d), for Q (B, H, T, d), K and V (B, H, S, d).
+
+    The mask (B, 1, T or 1, S) is True at keys that a query attends to.
+    """
     scores = Q @ K.transpose(-2, -1) / math.sqrt(Q.size(-1))  # (B, H, T, S)
-    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)  # (B, H, T, S), each row adds up to 1
     return weights @ V
 
 
@@ -58,7 +62,7 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, mask: Tensor) -> Tensor:
 
 # %%
 class MultiHeadAttention(nn.Module):
-    """Attention of several heads from x (B, T, D) to memory (B, S, D)."""
+    """Attention of several heads from x (B, T, D) to memory (B, S, D); both are the same in self-attention."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -125,8 +129,8 @@ class Residual(nn.Module):
         self.pre, self.norm = settings.norm == "pre", nn.LayerNorm(settings.dim)
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(self, x: Tensor, sublayer) -> Tensor:
-        """Return LayerNorm(x + Sublayer(x)) with post-norm, x + Sublayer(LayerNorm(x)) with pre-norm."""
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return LayerNorm(x + Sublayer(x)) with post-norm, x + Sublayer(LayerNorm(x)) with pre-norm; (B, T, D)."""
         if self.pre:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -261,39 +265,37 @@ def padded(sentences: Sequence[list[int]]) -> Tensor:
     return torch.tensor([ids + [PAD] * (longest - len(ids)) for ids in sentences])
 
 
-def batches(pairs: Sequence[Pair], tokens: int, seed: int) -> Iterator[list[Pair]]:
-    """Yield an epoch of batches, whose padded targets have at most so many tokens, in random order."""
-    shuffled = random.Random(seed).sample(pairs, len(pairs))
-    found: list[list[Pair]] = [[]]
-    for pair in sorted(shuffled, key=lambda pair: (len(pair[1]), len(pair[0]))):  # the longest target is the newest
-        if (len(found[-1]) + 1) * (len(pair[1]) + 1) > tokens:
-            found.append([])
-        found[-1].append(pair)
-    yield from random.Random(seed).sample(found, len(found))
+def batches(pairs: Sequence[Pair], tokens: int) -> Iterator[list[Pair]]:
+    """Yield batches whose padded targets have at most so many tokens, epoch after epoch in other random orders."""
+    while True:
+        shuffled = random.sample(pairs, len(pairs))  # sorting keeps this order among pairs of the same lengths
+        groups: list[list[Pair]] = [[]]
+        for source, target in sorted(shuffled, key=lambda pair: (len(pair[1]), len(pair[0]))):
+            if (len(groups[-1]) + 1) * (len(target) + 1) > tokens:  # this target, with `</s>`, is the longest so far
+                groups.append([])
+            groups[-1].append((source, target))
+        yield from random.sample(groups, len(groups))
 
 
 # %%
 def train(model: Transformer, pairs: Sequence[Pair], updates: int, warmup: int, tokens: int = 1500) -> None:
     """Train with Adam and teacher forcing: the decoder reads the reference, shifted to the right by `<s>`."""
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    step, started = 0, time.perf_counter()
+    started = time.perf_counter()
     model.train()
-    for epoch in range(updates):
-        for batch in batches(pairs, tokens, seed=epoch):
-            step += 1
-            source = padded([[*source, EOS] for source, _ in batch])
-            target = padded([[BOS, *target] for _, target in batch])
-            labels = padded([[*target, EOS] for _, target in batch])
-            logits = model(source, target)
-            loss = smoothed_loss(logits[labels != PAD], labels[labels != PAD]) / (labels != PAD).sum()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.param_groups[0]["lr"] = learning_rate(step, model.settings.dim, warmup)
-            optimizer.step()
-            if step % 100 == 0 or step == updates:
-                print(f"step {step:5}  loss {loss.item():.3f}  {time.perf_counter() - started:.0f} s")
-            if step == updates:
-                return
+    for step, batch in zip(range(1, updates + 1), batches(pairs, tokens), strict=False):
+        source = padded([[*source, EOS] for source, _ in batch])  # (B, S)
+        target = padded([[BOS, *target] for _, target in batch])  # (B, T)
+        labels = padded([[*target, EOS] for _, target in batch])  # (B, T), at each position the next token
+        is_token = labels != PAD
+        logits = model(source, target)  # (B, T, V)
+        loss = smoothed_loss(logits[is_token], labels[is_token]) / is_token.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.param_groups[0]["lr"] = learning_rate(step, model.settings.dim, warmup)
+        optimizer.step()
+        if step % 100 == 0 or step == updates:
+            print(f"step {step:5}  loss {loss.item():.3f}  {time.perf_counter() - started:.0f} s")
 
 
 # %% [markdown]
@@ -309,15 +311,15 @@ def greedy_search(model: Transformer, source: Tensor, longest: int) -> list[list
     memory, target = model.encode(source), torch.full((len(source), 1), BOS)
     has_ended = torch.zeros(len(source), dtype=torch.bool)
     while not has_ended.all() and target.size(1) <= longest:
-        newest = model.decode(target, memory, padding_mask(source))[:, -1].argmax(dim=-1)
-        target = torch.cat([target, newest.masked_fill(has_ended, PAD).unsqueeze(1)], dim=1)
-        has_ended |= newest == EOS
+        next_token = model.decode(target, memory, padding_mask(source))[:, -1].argmax(dim=-1)  # (B)
+        target = torch.cat([target, next_token.masked_fill(has_ended, PAD).unsqueeze(1)], dim=1)
+        has_ended |= next_token == EOS
     return [[token for token in ids if token > EOS] for ids in target.tolist()]
 
 
 # %% [markdown]
 # ## 6.1 Beam search
-# In place of one translation, the `beam` most probable prefixes are extended. Longer translations are less probable, so
+# In place of one translation, the K most probable prefixes are extended. Longer translations are less probable, so
 # log-probabilities are divided by a length penalty (Wu et al. 2016).
 
 
@@ -329,31 +331,31 @@ def length_penalty(length: int, alpha: float) -> float:
 
 @torch.no_grad()
 def beam_search(model: Transformer, source: Tensor, beam: int, longest: int, alpha: float = 0.6) -> list[int]:
-    """Return the best translation of the ids (1, S) of one sentence, of at most `longest` tokens with `</s>`."""
+    """Return the best translation of the ids (1, S) of one sentence, of at most `longest` tokens with `</s>`.
+
+    Prefixes and their log-probabilities are sorted, the best first; K is `beam`, after the first step.
+    """
     model.eval()
     memory, mask = model.encode(source), padding_mask(source)
-    active, finished = [(0.0, [BOS])], []
+    prefixes, totals = torch.tensor([[BOS]]), memory.new_zeros(1)  # (K, T), (K)
+    finished: list[tuple[float, list[int]]] = []  # translations with their scores
     for length in range(1, longest + 1):
-        targets = torch.tensor([tokens for _, tokens in active])
-        log_p = model.decode(targets, memory.expand(len(active), -1, -1), mask)[:, -1].log_softmax(dim=-1)
+        log_p = model.decode(prefixes, memory.expand(len(prefixes), -1, -1), mask)[:, -1].log_softmax(dim=-1)  # (K, V)
         log_p[:, [PAD, UNK, BOS]] = -math.inf  # never part of a translation
         if length == longest:
             log_p[:, EOS + 1 :] = -math.inf
-        totals = log_p + torch.tensor([total for total, _ in active]).to(log_p).unsqueeze(1)  # (K, V)
-        # of each hypothesis only one extension ends, so among the best 2K are K that do not
-        best, places = totals.flatten().topk(2 * beam)
-        extended = [
-            (total, active[place // totals.size(1)][1] + [place % totals.size(1)])
-            for total, place in zip(best.tolist(), places.tolist(), strict=True)
-            if total > -math.inf
-        ]
-        ended = [(total / length_penalty(length, alpha), ids) for total, ids in extended[:beam] if ids[-1] == EOS]
-        finished = sorted([*finished, *ended], reverse=True)
-        active = [(total, tokens) for total, tokens in extended if tokens[-1] != EOS][:beam]
-        # log-probabilities only fall: is there a hypothesis that could still become the best?
-        if not active or (finished and active[0][0] / length_penalty(longest, alpha) <= finished[0][0]):
+        # of each prefix only one extension ends, so among the best 2K are K that do not
+        totals, places = (totals.unsqueeze(1) + log_p).flatten().topk(2 * beam)
+        rows, tokens = places // log_p.size(1), places % log_p.size(1)
+        prefixes = torch.cat([prefixes[rows], tokens.unsqueeze(1)], dim=1)  # (2K, T + 1)
+        for total, ids in zip(totals[:beam].tolist(), prefixes[:beam].tolist(), strict=True):
+            if ids[-1] == EOS:
+                finished.append((total / length_penalty(length, alpha), ids[1:-1]))
+        prefixes, totals = prefixes[tokens != EOS][:beam], totals[tokens != EOS][:beam]
+        # log-probabilities only fall: can a prefix still become better than the best translation?
+        if finished and totals[0] / length_penalty(longest, alpha) <= max(finished)[0]:
             break
-    return finished[0][1][1:-1]
+    return max(finished)[1]
 
 
 # %% [markdown]
@@ -380,24 +382,25 @@ def train_tokenizer(texts: Sequence[tuple[str, str]], size: int) -> sentencepiec
 
 
 # %%
-def main(data: Path = Path("data/demo"), updates: int = 1200) -> float:
+def main(data: Path, updates: int = 1200) -> float:
     """Train on the demonstration text, translate its test text, and return the BLEU of beam search."""
     torch.manual_seed(1)
+    random.seed(1)
     texts, test = read_pairs(data / "train.tsv"), read_pairs(data / "test.tsv")
     tokenizer = train_tokenizer(texts, size=2000)
     model = Transformer(Settings(), len(tokenizer))
     print(f"{sum(weight.numel() for weight in model.parameters()):,} weights")
     train(model, [tuple(tokenizer.encode(list(pair))) for pair in texts], updates, warmup=400)
 
-    sources = [[*tokenizer.encode(source), EOS] for source, _ in test]
-    greedy = greedy_search(model, padded(sources), longest=50)
-    best = [beam_search(model, torch.tensor([ids]), beam=4, longest=50) for ids in sources]
-    bleu = [sacrebleu.corpus_bleu(tokenizer.decode(ids), [[target for _, target in test]]) for ids in (greedy, best)]
-    print(f"BLEU of the test text: {bleu[0].score:.2f} by greedy search, {bleu[1].score:.2f} with a beam of 4")
-    for (source, _), translation in zip(test[:5], tokenizer.decode(best[:5]), strict=True):
+    sources, references = [[*tokenizer.encode(source), EOS] for source, _ in test], [target for _, target in test]
+    greedy = tokenizer.decode(greedy_search(model, padded(sources), longest=50))
+    best = tokenizer.decode([beam_search(model, torch.tensor([ids]), beam=4, longest=50) for ids in sources])
+    bleu = [sacrebleu.corpus_bleu(translations, [references]).score for translations in (greedy, best)]
+    print(f"BLEU of the test text: {bleu[0]:.2f} by greedy search, {bleu[1]:.2f} with a beam of 4")
+    for (source, _), translation in zip(test[:5], best[:5], strict=True):
         print(f"{source}\n    {translation}")
-    return bleu[1].score
+    return bleu[1]
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # also in a notebook, whose folder is docs/
+    main(Path("data/demo" if Path("data/demo").is_dir() else "../data/demo"))

@@ -3,10 +3,11 @@
 Each section is a frozen class; its defaults are there and nowhere else. Unknown keys, wrong types and impossible values
 are a `ConfigError` that lists all of them with file, line and ``section.key``.
 
-    data_section  model_sections    the sections; `section` is their base class
+    data_section  model_sections    the sections
+    section                         their base class; differences from settings that were recorded
     recipe                          all of them together
     loading                         from YAML to a recipe, and back; messages of errors
-    strict_yaml  recorded           YAML, settings written earlier
+    strict_yaml                     YAML, and the line of each key
 
 >>> recipe = load_recipe(Path("recipes/demo-en-it.yaml"), ["train.batch_tokens=2048"])
 >>> recipe.train.batch_tokens

@@ -65,9 +65,8 @@ class Languages(Section):
             return code
         if code is None and len(self.target) == 1:
             return self.target[0]
-        several = ", ".join(self.target[:-1]) + " or " * (len(self.target) > 1) + self.target[-1]
         found = "is not set" if code is None else f"found {code}"
-        raise SettingError(key, f"{found}, expected {several}, the target language{'s' * (len(self.target) > 1)}")
+        raise SettingError(key, f"{found}, expected {' or '.join(self.target)}, the target language")
 
     def target_tag(self, code: str) -> str | None:
         """Return the tag that requests a translation into a language: `2zh`; None if there is only one language."""

@@ -14,7 +14,7 @@ from nmt.config import strict_yaml
 from nmt.config.model_sections import DEFAULT_PATIENCE, DecodeSettings, ModelSettings, Stop
 from nmt.config.recipe import Recipe
 from nmt.config.section import Section, SettingError
-from nmt.config.strict_yaml import Document, location_of, shown
+from nmt.config.strict_yaml import Document, Location, location_of, shown
 from nmt.errors import ConfigError
 
 
@@ -123,7 +123,7 @@ def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recip
     return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
 
 
-def _absolute_paths(value: Any, document: Document, location: strict_yaml.Location) -> Any:
+def _absolute_paths(value: Any, document: Document, location: Location) -> Any:
     """Return a value of the recipe with every relative path in it, at any depth, made absolute."""
     if isinstance(value, Path):
         if "\0" in str(value):
@@ -150,27 +150,32 @@ _EXPECTED = {
     "model_type": "a section, that is, keys with values",
     "string_pattern_mismatch": "small letters, digits and hyphens",
 }
-_TYPES_OF_VALUES = ("constrained-int", "constrained-str", "literal['auto']")
 
 
 def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:
     """Return each problem as file:line, key, what was found, what was expected, in the order of the lines."""
-    problems: dict[str, tuple[tuple[int, str], str]] = {}
+    problems: dict[Location, list[str]] = {}
+    names = {name for *_, name in _keys(recipe)}
     for entry in error.errors(include_url=False):
-        # pydantic adds the type, where a value may have several, such as a number or auto
-        location = tuple(part for part in entry["loc"] if part not in _TYPES_OF_VALUES)
+        location = entry["loc"]
+        if entry["type"] != "extra_forbidden":  # without the type that follows where a value may have several
+            location = tuple(part for part in location if part in names or isinstance(part, int))
         if isinstance(cause := entry.get("ctx", {}).get("error"), SettingError):
             location += location_of(cause.key)
-        key = ".".join(map(str, location)) or "the recipe"
-        problems.setdefault(key, (document.place(location), _problem(dict(entry), key, recipe)))
-    ordered = sorted(problems.items(), key=lambda one: one[1][0][0])
-    return [f"{place}: {key}: {problem}" for key, ((_, place), problem) in ordered]
+        problems.setdefault(location, []).append(_problem(dict(entry), location, recipe))
+    lines = []
+    for location in sorted(problems, key=lambda location: document.place(location)[0]):
+        first, *others = problems[location]
+        expected = [problem.partition(", expected ")[2] for problem in others]  # by the other types
+        problem = ", or ".join(filter(None, [first, *expected]))
+        lines.append(f"{document.place(location)[1]}: {'.'.join(map(str, location)) or 'the recipe'}: {problem}")
+    return lines
 
 
-def _problem(details: dict[str, Any], key: str, recipe: type[BaseModel]) -> str:
+def _problem(details: dict[str, Any], location: Location, recipe: type[BaseModel]) -> str:
     match details["type"]:
         case "extra_forbidden":
-            return _unknown_key(key, recipe)
+            return _unknown_key(location, recipe)
         case "missing":
             return "missing, and it has no default"
         case "value_error":
@@ -194,9 +199,9 @@ def _found(value: Any) -> str:
     return f"the text {shown(value)}" if isinstance(value, str) else shown(value)
 
 
-def _unknown_key(key: str, recipe: type[BaseModel]) -> str:
+def _unknown_key(location: Location, recipe: type[BaseModel]) -> str:
     """Return the place of a key of this name in other sections, else the most similar key, else all of the section."""
-    *section, name = (part for part in key.split(".") if not part.isdecimal())
+    *section, name = (part for part in location if isinstance(part, str))
     keys = list(_keys(recipe))
     if elsewhere := [".".join(path) for path in keys if path[-1] == name]:
         return f"unknown key; did you mean {' or '.join(dict.fromkeys(elsewhere))}?"

@@ -34,40 +34,13 @@ _TYPES = {
 _RESOLVERS = {None: [(f"tag:yaml.org,2002:{name}", re.compile(pattern)) for name, pattern in _TYPES.items()]}
 
 
-# Limits far above those of any recipe: on sections in sections, and on values, an alias counted as all that it repeats.
+# Limits far above those of any recipe. A small file may exceed the stack by sections in sections, and RAM by aliases
+# of sections with aliases.
 _DEEPEST, _MOST_VALUES = 50, 100_000
 
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: Any = _RESOLVERS
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = self._values = 0
-        self._values_of: dict[int, int] = {}  # the number of values in each node that is complete, by its identity
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Refuse a file that is small, but whose values, or the sections in sections, would exceed RAM or the stack."""
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        is_alias, before = isinstance(event, yaml.AliasEvent), self._values
-        self._depth += 1
-        node = super().compose_node(parent, index) if self._depth <= _DEEPEST else None
-        self._depth -= 1
-        problem = ""
-        if node is None:
-            problem = f"more than {_DEEPEST} lists or sections in each other"
-        elif is_alias and id(node) not in self._values_of:
-            problem = "an alias of the list or section that it is in"
-        else:
-            self._values += self._values_of[id(node)] if is_alias else 1
-            self._values_of[id(node)] = self._values - before
-            if self._values > _MOST_VALUES:
-                problem = f"more than {_MOST_VALUES:,} values, with those that aliases repeat"
-        if problem:
-            raise yaml.composer.ComposerError(
-                problem=f"{problem}; write it without them", problem_mark=event.start_mark
-            )
-        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         lines: dict[str, int] = {}
@@ -179,28 +152,44 @@ def write(data: Any) -> str:
 def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
     """Return YAML text as plain data, and the line of each key. Raises ConfigError, with a line of a file."""
     try:
+        depth, marks = 0, dict[Location, Any]()
+        for event in yaml.parse(text, _Loader):  # nodes are composed and constructed by recursion
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise _too_large(event.start_mark)
         loader = _Loader(text)
-        node = loader.get_single_node()
-        return (None, {}) if node is None else (loader.construct_document(node), {(): 1, **dict(_lines(node, ()))})
+        if (node := loader.get_single_node()) is None:
+            return None, {}
+        data = loader.construct_document(node)
+        for location, mark in _marks(node, ()):
+            marks[location] = mark
+            if len(location) > _DEEPEST or len(marks) > _MOST_VALUES:
+                raise _too_large(marks[location[:1]])
+        return data, {(): 1} | {key: mark.line + 1 for key, mark in marks.items()}
     except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
+        at, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
-        place = f"{name}:{mark.line + 1}" if mark and not name.startswith("--set ") else name
+        place = f"{name}:{at.line + 1}" if at and not name.startswith("--set ") else name
         raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
 
 
-def _lines(node: yaml.Node, above: Location) -> Iterator[tuple[Location, int]]:
-    """Yield the location and the line of each key and of each entry of a list."""
+def _too_large(mark: Any) -> yaml.YAMLError:
+    problem = (
+        f"more than {_DEEPEST} lists or sections in each other, or {_MOST_VALUES:,} values, with what aliases repeat"
+    )
+    return yaml.composer.ComposerError(problem=f"{problem}; write it without them", problem_mark=mark)
+
+
+def _marks(node: yaml.Node, above: Location) -> Iterator[tuple[Location, Any]]:
+    """Yield the location and PyYAML's mark of each key and of each entry of a list."""
+    entries: list[tuple[int | str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
         entries = [(key.value, key, value) for key, value in node.value]
-    else:
-        entries = [
-            (number, value, value)
-            for number, value in enumerate(node.value if isinstance(node, yaml.SequenceNode) else ())
-        ]
+    elif isinstance(node, yaml.SequenceNode):
+        entries = [(number, value, value) for number, value in enumerate(node.value)]
     for name, key, value in entries:
-        yield (*above, name), key.start_mark.line + 1
-        yield from _lines(value, (*above, name))
+        yield (*above, name), key.start_mark
+        yield from _marks(value, (*above, name))
 
 
 def shown(value: Any) -> str:

@@ -251,7 +251,7 @@ class Training:
         if self.corpus.valid is not None:
             evaluation = self._evaluate(self.corpus.valid)
             metric = evaluation.metric(settings.best_metric)
-            improved = progress.record_validation(metric, evaluation.loss, settings.keep_best)
+            improved = progress.record_validation(metric, evaluation.loss)
             if improved:
                 self.run.write_translations("valid.txt", evaluation.translations)
             progress.last_validation = self._lap()

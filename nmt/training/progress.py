@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -60,7 +59,7 @@ class Progress:
     seconds: float = 0.0
     validated_at: int = 0  # step of the last validation
     validations_without_gain: int = 0
-    best: list[tuple[float, float, int]] = field(default_factory=list)  # (metric, loss, step), best first
+    best: list[tuple[float, float, int]] = field(default_factory=list)  # validations: (metric, loss, step), best first
     interval: IntervalSums = field(default_factory=IntervalSums)
     corpus: str = ""  # fingerprint of the prepared corpus
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
@@ -71,14 +70,13 @@ class Progress:
     time_limit: float = 0.0  # seconds for which `last_step` was computed
     last_step: int = 0  # the last one within the time limit
 
-    def record_validation(self, metric: float, loss: float, keep: int | Literal["all"]) -> bool:
-        """Record the validation of this step among the `keep` best; return whether it is the best.
+    def record_validation(self, metric: float, loss: float) -> bool:
+        """Record the validation of this step; return whether it is the best.
 
         A lower loss decides between equal metrics: BLEU is 0 at the start of a training that makes progress.
         """
-        ranked = sorted([*self.best, (metric, loss, self.step)], key=lambda entry: (-entry[0], *entry[1:]))
-        self.best = ranked if keep == "all" else ranked[:keep]
-        improved = ranked[0][2] == self.step
+        self.best = sorted([*self.best, (metric, loss, self.step)], key=lambda entry: (-entry[0], *entry[1:]))
+        improved = self.best[0][2] == self.step
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved
 

@@ -140,14 +140,14 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
         "line 10: data.valid.0: found the text 'v.tsv', expected a section, that is, keys with values",
         f"line 11: data.filters.keep.0: found the text 'copies', expected {RULE_NAMES}",
         f"line 11: data.filters.keep.2: found 1, expected {RULE_NAMES}",
-        "line 12: tokenizer.vocab_size: found the text '8000', expected a whole number",
+        "line 12: tokenizer.vocab_size: found the text '8000', expected a whole number, or 'auto'",
         "line 12: tokenizer.type: found the text 'unigramm', expected 'unigram', 'bpe', 'word' or 'char'",
         "line 12: tokenizer.vocabsize: unknown key; did you mean 'vocab_size'?",
         "line 15: model.norm: found the text 'Pre', expected 'pre' or 'post'",
         "line 16: model.drop_out: unknown key; did you mean 'dropout'?",
         "line 17: model.dropout: found the text '10%', expected a number",
         "line 18: model.beam: unknown key; did you mean decode.beam?",
-        "line 20: train.batch_tokens: found the text '4k', expected a whole number",
+        "line 20: train.batch_tokens: found the text '4k', expected a whole number, or 'auto'",
         "line 21: train.schedule.name: found the text 'noamm', expected 'noam', 'inverse_sqrt', 'constant', 'linear', "
         "'cosine' or 'wsd'",
         "line 22: train.stop.steps: found 100000.0, expected a whole number",
@@ -209,7 +209,7 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
             "train: {schedule: noam}",
             "train.schedule: found the text 'noam', expected a section, that is, keys with values",
         ),
-        ("train: {batch_tokens: null}", "train.batch_tokens: found nothing, expected a whole number"),
+        ("train: {batch_tokens: null}", "train.batch_tokens: found nothing, expected a whole number, or 'auto'"),
         ("train: {clip_norm: .nan}", "train.clip_norm: found nan, expected a finite number"),
         ("warmup: 3", "warmup: unknown key; did you mean train.schedule.warmup?"),
         ("prepared: 5", "prepared: found 5, expected the path of a file or folder"),
@@ -219,7 +219,13 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
             "train: {stop: {steps: null, patience: 3}, schedule: {name: linear}}",
             "train.schedule: linear needs train.stop.steps, epochs, minutes or hours, where the decay ends",
         ),
-        ("train: {batch_tokens: 8}", "train.batch_tokens: found 8, expected 16 or more"),
+        ("train: {batch_tokens: 8}", "train.batch_tokens: found 8, expected 16 or more, or 'auto'"),
+        (
+            "train: {validate_every: epochs}",
+            "train.validate_every: found the text 'epochs', expected a whole number, or 'epoch'",
+        ),
+        ("train: {keep_best: 0}", "train.keep_best: found 0, expected 1 or more, or 'all'"),
+        ("train: {tensorboard: yes}", "train.tensorboard: found the text 'yes', expected true or false, or 'all'"),
         (
             "train: {schedule: {name: linear, decay: 0.1}}",
             "train.schedule.decay: the schedule linear has no such key; it has rate and warmup and floor",
@@ -237,7 +243,7 @@ def test_name_of_a_file_with_nul_is_refused(path: Path) -> None:
 
 def test_error_of_an_override_names_it(path: Path) -> None:
     assert problems(path, SMALLEST, "train.batch_tokens=4k", "decode.bean=3", "seed=-1") == [
-        "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number",
+        "--set train.batch_tokens=4k: train.batch_tokens: found the text '4k', expected a whole number, or 'auto'",
         "--set decode.bean=3: decode.bean: unknown key; did you mean 'beam'?",
         "--set seed=-1: seed: found -1, expected 0 or more",
     ]
@@ -517,7 +523,7 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
         (
             ", target_language: zh}\n  valid",
             "}\n  valid",
-            "line 5: data.train.1.target_language: is not set, expected it or zh, the target languages",
+            "line 5: data.train.1.target_language: is not set, expected it or zh, the target language",
         ),
         (
             "v.it.tsv, target_language: it",

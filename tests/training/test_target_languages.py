@@ -94,7 +94,7 @@ def test_option_chooses_the_language(run: Path) -> None:
     for options, found in (((), "is not set"), (("--to", "fr"), "found fr")):
         result = translated(run, *options)
         assert result.exit_code == 2
-        assert f"--to: {found}, expected it or zh, the target languages" in result.stderr
+        assert f"--to: {found}, expected it or zh, the target language" in result.stderr
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
