@@ -83,6 +83,9 @@ def import_model(path: Path, languages: str | None) -> LoadedModel:
     another kind, ConfigError if the languages are missing.
     """
     with _opened(path) as directory:
+        if (directory / "model.bin").exists():
+            lacks = "which lacks languages and settings of the search"
+            raise ModelError(f"{path}: a model of CTranslate2, {lacks}; import the model that it was exported from")
         is_hugging_face = (directory / "vocab.json").exists()
         with _explained(path):
             foreign = _hugging_face(directory) if is_hugging_face else _native(directory)

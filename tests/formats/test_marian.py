@@ -301,6 +301,7 @@ def change(file: Path, key: str, value: object) -> None:
         (lambda d: change(d / "config.json", "normalize_before", True), "normalize_before: found True"),
         (lambda d: change(d / "config.json", "decoder_start_token_id", 10**6), "not a Marian model"),
         (lambda d: (d / "config.json").write_text("[" * 10_000), "nested"),
+        (lambda d: (d / "model.bin").touch(), "a model of CTranslate2, .* import the model that it was exported from"),
         (lambda d: (d / "model.safetensors").rename(d / "pytorch_model.bin"), "not a Marian model"),
         (lambda d: ((d / "source.spm").unlink(), (d / "source.spm").symlink_to("/dev/zero")), "regular file"),
     ],
