@@ -3,15 +3,18 @@
 Packages, each of which imports only those below it:
 
     cli, commands    the command line; one module per command
+    serving          the web server
+    report           figures, tables of runs, and the page about them
     training         the training loop, the run directory, distributed training
-    translation      text in, text out: `Translator`
-    export           CTranslate2 and Hugging Face transformers
+    translation      text in, text out: `Translator`, lines and documents
+    formats          models of other programs: import and export
     decoding         search on token ids
     model            the Transformer
+    kernels          its operations: plain torch, CPUs, GPUs
     batching         token ids to tensors
     evaluation       metrics and significance
     text             corpora, tokenizer, prepared corpus
-    system           console, files, device, processes
+    system           console, files, processes
     config           the recipe
     errors           exceptions for mistakes of the user
 
