@@ -92,11 +92,10 @@ class ConstantProduct:
 def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProduct | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it."""
     loaded, (outputs, inputs) = library(), weight.shape
-    with_amx = precision == "bf16" and inputs % (2 * _INPUTS) == 0 and _has_amx()
-    function = _TILES if with_amx else f"multiply_{precision}"
-    if loaded is None or not hasattr(loaded, function) or outputs % _OUTPUTS or inputs % _INPUTS:
+    if loaded is None or outputs % _OUTPUTS or inputs % _INPUTS:
         return None
-    return ConstantProduct(weight, bias, precision, function)
+    with_amx = precision == "bf16" and inputs % (2 * _INPUTS) == 0 and _has_amx() and hasattr(loaded, _TILES)
+    return ConstantProduct(weight, bias, precision, _TILES if with_amx else f"multiply_{precision}")
 
 
 # steps of a search

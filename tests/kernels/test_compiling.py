@@ -3,10 +3,13 @@
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.kernels import compiling
 
@@ -158,3 +161,13 @@ def test_kernels_that_are_off_or_not_for_this_processor_are_no_problem(
     monkeypatch.setattr(compiling, "_processor_features", lambda: {"avx2"})
     assert compile_or_load() is compiling.problem is None
     assert not cache.exists()
+
+
+@needs_native
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "AVX2", reason="all tests here are those of AVX2")
+def test_kernels_for_avx2_are_right_on_processors_with_more() -> None:
+    file = str(Path(__file__).with_name("test_native.py"))
+    command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", file]
+    variables = {**os.environ, "ATEN_CPU_CAPABILITY": "avx2"}
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stdout
