@@ -130,7 +130,7 @@ def test_missing_compiler_is_a_problem_in_words(cache: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", "")
     assert compile_or_load() is None
     assert compiling.problem is not None
-    assert compiling.problem.endswith("no C++ compiler (c++ or g++) found")
+    assert compiling.problem.endswith("no C++ compiler found; install g++")
 
 
 @needs_native

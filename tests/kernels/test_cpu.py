@@ -96,10 +96,10 @@ def test_missing_operator_is_replaced_by_plain_torch(monkeypatch: pytest.MonkeyP
 def test_missing_compiler_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "processor", lambda: Processor(native=True))
     monkeypatch.setattr(compiling, "library", lambda: None)
-    monkeypatch.setattr(compiling, "problem", "no C++ compiler (c++ or g++) found")
+    monkeypatch.setattr(compiling, "problem", "no C++ compiler found; install g++")
     kernels = kernels_for(CPU, "bf16")
     assert kernels.description == "torch, cpu, bf16"
-    assert kernels.problem == "no compiled kernels, so this is slower: no C++ compiler (c++ or g++) found"
+    assert kernels.problem == "no compiled kernels, so this is slower: no C++ compiler found; install g++"
     assert not tiny_model().for_inference(kernels).is_prepared
     with pytest.raises(ConfigError, match="int8: this needs Linux, a CPU with AVX2 or AVX-512 and a C\\+\\+"):
         TorchEngine([tiny_model()], RuntimeSettings(device="cpu", precision="int8"))
