@@ -53,8 +53,8 @@ static inline void interleave(Floats (&x)[LANES]) {
     UNROLL for (long lane = 0; lane < LANES; lane++) low[lane] = lane / 2 + lane % 2 * LANES, high[lane] = low[lane] + LANES / 2;
     Floats y[LANES];
     UNROLL for (long r = 0; r < LANES / 2; r++) {
-        y[2 * r] = __builtin_shuffle(x[r], x[r + LANES / 2], low);
-        y[2 * r + 1] = __builtin_shuffle(x[r], x[r + LANES / 2], high);
+        y[2 * r] = shuffled(x[r], x[r + LANES / 2], low);
+        y[2 * r + 1] = shuffled(x[r], x[r + LANES / 2], high);
     }
     UNROLL for (long r = 0; r < LANES; r++) x[r] = y[r];
 }

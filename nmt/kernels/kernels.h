@@ -1,4 +1,4 @@
-// What the kernels for CPUs have in common, in the vector extensions of GCC. native.py describes their arguments.
+// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. native.py describes their arguments.
 #pragma once
 #include <immintrin.h>
 
@@ -19,13 +19,26 @@ extern "C" __attribute__((simd("notinbranch"))) float expf(float);  // that of l
 
 static inline Floats larger(Floats x, Floats y) { return x > y ? x : y; }
 
+// The numbers of x, and behind them those of y, with these indices, which are constants.
+template <class Vector>
+static inline __attribute__((always_inline)) Vector shuffled(Vector x, Vector y, Ints indices) {
+#if __clang__
+    Vector result;
+    UNROLL for (long lane = 0; lane < LANES; lane++)
+        result[lane] = indices[lane] < LANES ? x[indices[lane]] : y[indices[lane] - LANES];
+    return result;
+#else
+    return __builtin_shuffle(x, y, indices);
+#endif
+}
+
 // A function of all numbers of a vector, from that of two vectors.
 template <class Vector, class Function>
 static inline auto reduce(Vector x, Function function) {
     UNROLL for (long distance = LANES / 2; distance > 0; distance /= 2) {
         Ints from;
         UNROLL for (long lane = 0; lane < LANES; lane++) from[lane] = lane ^ distance;
-        x = function(x, __builtin_shuffle(x, from));
+        x = function(x, shuffled(x, x, from));
     }
     return x[0];
 }
