@@ -1,7 +1,6 @@
 """The page: valid HTML, escaped text, no script, and numbers and differences for reading."""
 
 import re
-from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
@@ -13,9 +12,6 @@ from nmt.config import LanguagePair
 from nmt.report.drawing import HALF, QUARTER, WIDE, Drawing, drawing_style, new_figure
 from nmt.report.page import marked, render, render_page
 from nmt.report.translations import System, Text, comparison_html, quality_html, samples_html
-from nmt.text.manifest import SideCounts, SplitCounts
-from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, Removed
-from nmt.text.preparing.rules import RULES
 
 HOSTILE = "</script><script>alert(1)</script></style><!-- <b \u2028 &amp; \" ' onload='x"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
@@ -58,39 +54,24 @@ def hostile_systems() -> list[System]:
     return [System(HOSTILE, text, translations) for translations in (lines, ["x", "", lines[2]])]
 
 
-def hostile_data(drawing: Drawing) -> dict[str, object]:
-    """What the section Data shows, with a finding and a pair that a rule removed."""
-    removed = {"copy": [Removed("copy", HOSTILE, HOSTILE, HOSTILE, HOSTILE)]}
-    audit = Audit([CorpusAudit(HOSTILE, 9, Counter(copy=1), removed)], [Finding(HOSTILE, HOSTILE, (HOSTILE,))], {})
-    audit.not_applied[HOSTILE] = HOSTILE
-    side = SideCounts(9, 9, 0)
-    manifest = {"train": SplitCounts(9, 8, (8,), side, side), "vocabulary": (9, 9)}
-    return {"manifest": manifest, "audit": audit, "RULES": RULES, "drawings": [drawing]}
-
-
 def test_everything_on_a_page_is_escaped_and_nothing_is_a_script() -> None:
+    systems = hostile_systems()
+    text, alone = systems[0].text, Text(HOSTILE, LanguagePair("", "it"), None, ["a"])
+    recipe = {"changes": [[HOSTILE] * 3], "environment": [[HOSTILE] * 2], "commands": HOSTILE, "recipe": HOSTILE}
     with drawing_style():
         figure = new_figure()
         figure.subplots().set_xlabel(HOSTILE)
-        drawing = Drawing("name", HOSTILE, HOSTILE, figure, HOSTILE)
-        systems = hostile_systems()
+        drawings = [Drawing("name", HOSTILE, HOSTILE, figure, HOSTILE)]
         sections = {
             "Samples": samples_html(systems[1]),
             "Quality": quality_html(systems, [HOSTILE]),
-            "Comparison": comparison_html(
-                [*systems, System(HOSTILE, Text(HOSTILE, LanguagePair("", "it"), None, ["a"]), ["b"])]
-            ),
-            "Data": render("data.html", **hostile_data(drawing)),
-            "Training": render("training.html", remarks=[HOSTILE], drawings=[drawing]),
-            "Attention": render(
-                "attention.html", path=HOSTILE, text=systems[0].text, sentence=systems[0].text.source[0], drawings=[]
-            ),
-            "Settings": render(
-                "settings.html", changes=[[HOSTILE] * 3], environment=[[HOSTILE] * 2], commands=HOSTILE, recipe=HOSTILE
-            ),
+            "Comparison": comparison_html([*systems, System(HOSTILE, alone, ["b"])]),
+            "Training": render("training.html", remarks=[HOSTILE], drawings=drawings),
+            "Attention": render("attention.html", path=HOSTILE, text=text, sentence=text.source[0], drawings=[]),
+            "Settings": render("settings.html", **recipe),
             "Runs": render("runs.html", columns={"name": [HOSTILE]}, settings=[[HOSTILE] * 2], remarks=[HOSTILE]),
         }
-        page = render_page(HOSTILE, sections, HOSTILE, HOSTILE)
+    page = render_page(HOSTILE, sections, HOSTILE, render("subject.html", subject=HOSTILE))
     reader = read(page)
     names = {tag for tag, _ in reader.elements}
     assert not names & {"script", "b", "link", "img", "iframe", "object"}
