@@ -102,7 +102,7 @@ def test_wheel_contains_only_the_package(wheel: Path, repository: Path) -> None:
     package = (path for path in (repository / "nmt").rglob("*") if path.is_file() and path.suffix != ".pyc")
     files = {str(path.relative_to(repository)) for path in package}
     assert {name for name in names if name.startswith("nmt/")} == files
-    assert {"nmt/py.typed", "nmt/report/page.css"} <= files
+    assert {"nmt/py.typed", "nmt/report/templates/page.css"} <= files
 
 
 @pytest.mark.slow

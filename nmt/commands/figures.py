@@ -9,8 +9,7 @@ from nmt.errors import ConfigError, NMTError
 from nmt.model.checkpoint import resolve_model
 from nmt.report.concept_figures import corpus_drawings, formula_drawings
 from nmt.report.drawing import Drawing, drawing_style, write_drawing
-from nmt.report.page import element, joined, render_page
-from nmt.report.page import figures as figures_html
+from nmt.report.page import render, render_page
 from nmt.report.run_records import RunRecords
 from nmt.report.run_sections import comparison_drawings, training_drawings
 from nmt.report.sentence_figures import chosen_sentence, sentence_drawings
@@ -55,11 +54,9 @@ def _page(drawings: list[Drawing]) -> str:
     ordered = sorted(drawings, key=lambda drawing: _PARTS.index(drawing.part))
     plates = [replace(one, title=f"Plate {number}. {one.title}") for number, one in enumerate(ordered, start=1)]
     of_parts = {part: [plate for plate in plates if plate.part == part] for part in _PARTS}
-    sections = {part.capitalize(): figures_html(of_part) for part, of_part in of_parts.items() if of_part}
+    sections = {part.capitalize(): render("figures.html", drawings=of) for part, of in of_parts.items() if of}
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")
-    note = element("p", "Drawn by the functions that train the model and translate with it.")
-    intro = [element("p", "Model and sentence: ", element("strong", subject))] if subject else []
-    return render_page("The Transformer in figures", sections, joined([*intro, note]))
+    return render_page("The Transformer in figures", sections, intro=render("subject.html", subject=subject))
 
 
 def drawings_of(

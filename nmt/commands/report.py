@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from markupsafe import Markup
+
 from nmt.commands.requests import ReportRequest
 from nmt.commands.score import read_parallel, read_text, short_names
 from nmt.config import LanguagePair
@@ -10,7 +12,7 @@ from nmt.errors import ConfigError, NMTError
 from nmt.report import run_sections, translations
 from nmt.report.corpus_section import corpus_html
 from nmt.report.drawing import drawing_style
-from nmt.report.page import Html, element, figures, joined, paragraphs, render_page
+from nmt.report.page import render, render_page, warning
 from nmt.report.run_records import RunRecords, run_row
 from nmt.report.translations import System, Text, systems_of_run
 from nmt.system.console import Console
@@ -62,8 +64,7 @@ def _page_of_run(path: Path, console: Console) -> str:
         console.warn(reason)
     with console.status("drawing attention and search"):
         sections |= {"Attention": _attention_html(run, systems), "Settings": run_sections.settings_html(run)}
-    heading, lead = run_sections.run_summary(run, systems)
-    return render_page(run.name, sections, element("p", lead, class_="lead"), heading)
+    return render_page(run.name, sections, run_sections.run_heading(run, systems), run_sections.run_lead(run))
 
 
 def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
@@ -78,13 +79,13 @@ def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
                 console.warn(f"{name}: {reason}")
         sections = {
             "Runs": run_sections.runs_html(list(map(run_row, names, paths))),
-            "Curves": figures(run_sections.comparison_drawings(runs)),
+            "Curves": render("figures.html", drawings=run_sections.comparison_drawings(runs)),
             "Comparison": translations.comparison_html(systems),
         }
-    return render_page(" and ".join(names), sections, heading=run_sections.comparison_heading(names, systems))
+    return render_page(" and ".join(names), sections, run_sections.comparison_heading(names, systems))
 
 
-def _attention_html(run: RunRecords, systems: Sequence[System]) -> Html:
+def _attention_html(run: RunRecords, systems: Sequence[System]) -> Markup:
     """Return attention and search for one sentence of the first text; why there are none, if they cannot be drawn."""
     from nmt.report.sentence_figures import chosen_sentence, sentence_drawings  # needs torch, as other pages do not
 
@@ -96,10 +97,8 @@ def _attention_html(run: RunRecords, systems: Sequence[System]) -> Html:
         text = systems[0].text
         drawings = sentence_drawings(run.path, sentence, text.languages.target, with_layers=False)
     except NMTError as error:
-        return paragraphs([f"No sentence is drawn: {error}."], "warning")
-    intro = element("p", f"{text.title}, line {sources.index(sentence) + 1}: ", element("strong", sentence))
-    more = element("code", f"nmt figures DIR --model {run.path} --text SENTENCE")
-    return joined([intro, element("p", "Draw another sentence with ", more, "."), figures(drawings)])
+        return warning(f"No sentence is drawn: {error}.")
+    return render("attention.html", path=run.path, text=text, sentence=sentence, drawings=drawings)
 
 
 def _page_of_files(request: ReportRequest, reference: Path) -> str:

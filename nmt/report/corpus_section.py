@@ -4,75 +4,33 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
 from nmt.errors import NMTError
 from nmt.report.drawing import Drawing, new_chart, set_logarithmic
-from nmt.report.page import Html, bullets, element, figures, folded, joined, paragraphs, shown, table
+from nmt.report.page import render, shown, warning
 from nmt.report.run_records import RunRecords
 from nmt.system.console import counted
-from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.rules import RULES
-from nmt.text.readers import shortened
 
 # Sentence pairs whose lengths are drawn; a larger corpus is sampled, always in the same way.
 PAIRS_MEASURED = 200_000
-_LONGEST = 300  # characters of an example
 _INTERVALS = 40
 RATIOS = 2 ** (np.arange(-10.5, 11) / 5)  # the edges of intervals with the ratio 1 in the middle of one
 
 Values = npt.NDArray[Any]
 
 
-def corpus_html(run: RunRecords) -> Html:
+def corpus_html(run: RunRecords) -> Markup:
     """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
     try:
         corpus, audit = PreparedCorpus.open(run.prepared), Audit.read(run.prepared)
     except (NMTError, OSError) as error:
-        text = f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}."
-        return paragraphs([text], "warning")
-    tables = element("div", _overview(corpus.manifest), element("div", audit_html(audit)), class_="columns")
-    return joined([figures(length_drawings(corpus)), tables])
-
-
-def _overview(manifest: Manifest) -> Html:
-    sides = manifest.train.source, manifest.train.target
-    rows = [
-        ("tokens", *(side.tokens for side in sides)),
-        ("pieces in the vocabulary", *manifest.vocabulary),
-        ("characters in a piece", *(side.characters / max(1, side.tokens) for side in sides)),
-        ("characters without a piece", *(f"{side.missing_share:.3%}" for side in sides)),
-    ]
-    return table(("", "source", "target"), rows)
-
-
-def audit_html(audit: Audit) -> Html:
-    """Return a table of the pairs read, removed by each rule, and kept, then findings and examples of an audit."""
-    corpora = audit.corpora
-    rows: list[tuple[str | int, ...]] = [("read", "", *(corpus.read for corpus in corpora))]
-    examples = []
-    for rule, meaning in RULES.items():
-        removed = [corpus.removed.get(rule, 0) for corpus in corpora]
-        if any(removed):
-            rows.append((f"removed: {rule}", meaning, *removed))
-        first = [one for corpus in corpora for one in corpus.examples.get(rule, ())]
-        cells = [
-            [shortened(text, _LONGEST) for text in (one.place, one.source, one.target, one.found)] for one in first
-        ]
-        if cells:
-            content = table(("place", "source", "target", "found"), cells, "The first ones of each text.")
-            examples.append(folded(f"{rule}: {meaning}", content))
-    rows.append(("kept", "", *(corpus.kept for corpus in corpora)))
-    skipped = (f"The rule {rule} was not applied: {reason}." for rule, reason in audit.not_applied.items())
-    findings = [
-        joined([f"{one.corpus}: {one.text}", bullets(shortened(text, _LONGEST) for text in one.examples)])
-        for one in audit.findings
-    ]
-    parts = [table(("pairs", "rule", *(corpus.name for corpus in corpora)), rows), paragraphs(skipped)]
-    parts += [element("h4", "Findings"), bullets(findings)] if findings else []
-    parts += [element("h4", "Examples of removed pairs"), *examples] if examples else []
-    return joined(parts)
+        return warning(f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}.")
+    drawings = length_drawings(corpus)
+    return render("data.html", manifest=corpus.manifest, audit=audit, drawings=drawings, RULES=RULES)
 
 
 def length_drawings(corpus: PreparedCorpus) -> list[Drawing]:
@@ -80,8 +38,7 @@ def length_drawings(corpus: PreparedCorpus) -> list[Drawing]:
     sample = np.arange(len(corpus.train))
     if len(sample) > PAIRS_MEASURED:
         sample = np.sort(np.random.default_rng(0).choice(len(sample), PAIRS_MEASURED, replace=False))
-    sides = np.stack(corpus.train.lengths(sample)) - 1  # (2, pairs), without `</s>`
-    source, target = sides
+    source, target = sides = np.stack(corpus.train.lengths(sample)) - 1  # (2, pairs), without `</s>`
     ratio = target / np.maximum(source, 1)
     pieces = histogram("lengths", "Pieces in a sentence", {"source": source, "target": target}, length_edges(sides))
     ratios = histogram("ratio", "Target pieces for each source piece", {"ratio": ratio}, RATIOS)

@@ -1,6 +1,6 @@
 """Drawings by matplotlib: one style for the files of `nmt figures` and for the page of `nmt report`.
 
-Figures are made without pyplot, so that no global state remains; `drawing_style` is the only setting.
+Figures are made without pyplot, so that no global state remains; `drawing_style` sets that of `drawing.mplstyle`.
 """
 
 import io
@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
@@ -20,6 +18,7 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 from cycler import cycler
+from markupsafe import Markup, escape
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -34,12 +33,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK, "#E69F00", "#56B4E9"
 # it is as large as the text of the page.
 WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
 # Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
-Margins = tuple[float, float, float, float]
-MARGINS: Margins = (0.5, 0.1, 0.42, 0.12)
+MARGINS = (0.5, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
 _COLUMNS = 12  # letters of a title in an inch
-# The common Simplified and Traditional characters, for machines without a font that has them.
-_SHIPPED = "common-han.ttf"
+_FILES = Path(__file__).parent
 _GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
 _FONT_FAMILY = re.compile(r" font-family: [^;\"]+;?")
 
@@ -65,9 +62,12 @@ class Drawing:
 
 @cache
 def font_families() -> tuple[str, ...]:
-    """Return the fonts of labels; matplotlib takes each character from the first one that has it."""
+    """Return the fonts of labels; matplotlib takes each character from the first one that has it.
+
+    The last one is ours: the common Simplified and Traditional characters, for machines without a font that has them.
+    """
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    shipped = str(files("nmt.report").joinpath(_SHIPPED))
+    shipped = _FILES / "common-han.ttf"
     font_manager.fontManager.addfont(shipped)
     found = [name for name in _HAN_FONTS if name in installed]
     return ("DejaVu Sans", *found[:1], font_manager.FontProperties(fname=shipped).get_name())
@@ -76,32 +76,8 @@ def font_families() -> tuple[str, ...]:
 @contextmanager
 def drawing_style() -> Iterator[None]:
     """Set the style of the figures that are made and written inside the block."""
-    ink = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
-    style: Any = {
-        **ink,
-        "font.family": list(font_families()),
-        "font.size": 9,
-        "text.parse_math": False,  # a token may be a dollar sign
-        "axes.titlesize": 9,
-        "axes.titlelocation": "left",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.prop_cycle": cycler(color=COLOURS),
-        "axes.grid": True,
-        "axes.grid.axis": "y",
-        "axes.axisbelow": True,
-        "grid.color": INK,
-        "grid.alpha": 0.15,
-        "grid.linewidth": 0.6,
-        "lines.linewidth": 1.8,
-        "legend.frameon": False,
-        "legend.fontsize": 8,
-        "savefig.dpi": 150,
-        "image.cmap": "cividis",  # equal steps of lightness for any colour vision; it also prints well in grey
-        "image.interpolation": "none",  # in SVG: one pixel for each cell
-        "svg.hashsalt": "nmt",  # the same figure is the same file
-    }
-    with matplotlib.rc_context(style), warnings.catch_warnings():
+    style: Any = {"font.family": list(font_families()), "axes.prop_cycle": cycler(color=COLOURS)}
+    with matplotlib.rc_context(style, _FILES.joinpath("drawing.mplstyle")), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
         yield
 
@@ -112,7 +88,7 @@ def new_figure(height: float = 3.0, width: float = HALF) -> Figure:
 
 
 def new_chart(
-    height: float = 2.4, width: float = HALF, margins: Margins = MARGINS, rows: int = 1
+    height: float = 2.4, width: float = HALF, margins: tuple[float, float, float, float] = MARGINS, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure and its axes, one below the other and sharing x, inside fixed margins."""
     left, right, bottom, top = margins
@@ -154,7 +130,7 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     figure.savefig(directory / f"{drawing.name}.png", bbox_inches=box.padded(0.08))
 
 
-def inline_svg(drawing: Drawing) -> str:
+def inline_svg(drawing: Drawing) -> Markup:
     """Return the figure as an SVG element: transparent, with the fonts, the ink and the blue of the page."""
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         svg = _svg(drawing.figure, transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -162,7 +138,8 @@ def inline_svg(drawing: Drawing) -> str:
     # generated ids are equal in all figures; those that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
     svg = svg.replace(INK, "currentColor").replace(COLOURS[0].lower(), "var(--blue)")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(f"{drawing.title}. {drawing.caption}")}"', 1)
+    label = escape(f"{drawing.title}. {drawing.caption}")
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
 
 
 def _svg(figure: Figure, **options: Any) -> str:

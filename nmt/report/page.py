@@ -1,120 +1,93 @@
 """The page: one HTML file without scripts, which requests nothing from a network.
 
-`element` is the one place where text becomes HTML: it escapes all that is not `Html` already.
+Python gathers values, and the templates in `templates/` make HTML of them. They escape all that is not HTML already,
+and show numbers by `shown`. Each section has a template; `page.html` surrounds them, `macros.html` has what they share.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from importlib.resources import files
+from difflib import SequenceMatcher
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from nmt.evaluation.findings import KINDS
 from nmt.report.drawing import HALF, QUARTER, THIRD, Drawing, inline_svg
+from nmt.system.console import counted
+from nmt.text.languages import UNSPACED
+from nmt.text.readers import shortened
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*[kMG%]?")
-# What a figure fills of a row, by its width in inches.
-_SPANS = {"quarter": QUARTER, "third": THIRD, "half": HALF, "wide": math.inf}
+_TOKEN = re.compile(rf"\s+|[{UNSPACED}]|[^\W{UNSPACED}]+|.", re.DOTALL)
+# Characters of a sentence that are shown and compared; the comparison takes quadratic time.
+LONGEST = 2000
+# What a figure fills of a row of the page, by its largest width in inches.
+_SPANS = {"quarter": QUARTER, "third": THIRD, "half": HALF}
 
 
-class Html(str):
-    """Text that is HTML."""
-
-    __slots__ = ()
-
-
-def element(name: str, *content: object, **attributes: str) -> Html:
-    """Return an HTML element; attributes that are empty are left out, an underscore at the end of their names too.
-
-    >>> element("p", "a < b, ", element("em", 2048), class_="note", lang="")
-    '<p class="note">a &lt; b, <em>2,048</em></p>'
-    """
-    given = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items() if value)
-    return Html(f"<{name}{given}>{joined(content)}</{name}>")
+def render(template: str, **values: object) -> Markup:
+    """Return the HTML that a template makes of values."""
+    return Markup(_ENVIRONMENT.get_template(template).render(values))
 
 
-def joined(content: Iterable[object]) -> Html:
-    """Return HTML and other content one after the other; all that is not HTML is escaped."""
-    return Html("".join(one if isinstance(one, Html) else escape(shown(one)) for one in content))
+def render_page(title: str, sections: Mapping[str, Markup], heading: str = "", intro: str = "") -> str:
+    """Return the page of sections by title, with a heading in place of its own title, and HTML or text below it."""
+    return render("page.html", title=title, sections=sections, heading=heading or title, intro=intro)
+
+
+def warning(text: str) -> Markup:
+    """Return a paragraph on what is missing."""
+    return Markup('<p class="warning">{}</p>').format(text)
 
 
 def shown(value: object) -> str:
-    """Return a value for reading; None is empty.
+    """Return a value for reading: numbers as text, nothing for None; HTML stays HTML.
 
     >>> shown(0.0012345), shown(18725.93), shown(2048), shown(None)
     ('0.001234', '18,726', '2,048', '')
     """
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> Html:
-    """Return a table; a column of numbers is aligned to the right."""
-    rows = list(rows)
-    texts = [list(filter(None, map(shown, column))) for column in zip(*rows, strict=True)] or [[]] * len(columns)
-    styles = ["number" if all(map(_NUMBER.fullmatch, column)) else "" for column in texts]
-    head = [element("th", text, scope="col", class_=style) for text, style in zip(columns, styles, strict=True)]
-    body = (
-        element("tr", *(element("td", cell, class_=style) for cell, style in zip(row, styles, strict=True)))
-        for row in rows
-    )
-    title = [element("caption", caption)] if caption else []
-    content = element("table", *title, element("thead", element("tr", *head)), element("tbody", *body))
-    return element("div", content, class_="scroll")
+def number_columns(rows: Iterable[Sequence[object]]) -> list[bool]:
+    """Return which columns of a table have numbers only.
+
+    >>> number_columns([["a", 1234], ["2", None]])
+    [False, True]
+    """
+    columns = (filter(None, map(shown, column)) for column in zip(*rows, strict=True))
+    return [all(map(_NUMBER.fullmatch, column)) for column in columns]
 
 
-def paragraphs(texts: Iterable[str], style: str = "") -> Html:
-    """Return paragraphs, in a style of the page such as `warning`."""
-    return joined(element("p", text, class_=style) for text in texts)
+def marked(text: str, other: str, name: str) -> Markup:
+    """Return a text with the parts that the other text lacks inside elements `ins` or `del`.
+
+    >>> str(marked("the black cat", "the cat", "del"))
+    'the <del>black </del>cat'
+    """
+    tokens, others = _TOKEN.findall(text[:LONGEST]), _TOKEN.findall(other[:LONGEST])
+    html = Markup()
+    # in sentences of 200 words and more, frequent words are no anchors: otherwise repetitions take cubic time
+    for operation, start, end, _, _ in SequenceMatcher(None, tokens, others).get_opcodes():
+        part = "".join(tokens[start:end])
+        html += part if operation == "equal" or not part else Markup("<{0}>{1}</{0}>").format(name, part)
+    return html + ("…" if len(text) > LONGEST else "")
 
 
-def bullets(items: Iterable[object]) -> Html:
-    """Return a list; nothing for no items."""
-    entries = [element("li", item) for item in items]
-    return element("ul", *entries) if entries else Html()
+def span(drawing: Drawing) -> str:
+    """Return the part of a row of the page that a drawing fills: the style of its element."""
+    width = drawing.figure.get_figwidth()
+    return next((name for name, largest in _SPANS.items() if width <= largest), "wide")
 
 
-def folded(summary: str, *content: object) -> Html:
-    """Return content that opens at a click."""
-    return element("details", element("summary", summary), *content)
-
-
-def figures(drawings: Iterable[Drawing], beside: Html | None = None) -> Html:
-    """Return drawings with titles above and captions below, on a wide screen beside each other and other content."""
-    entries = [_figure(drawing) for drawing in drawings]
-    return element("div", *entries, *([element("div", beside, class_="half")] if beside else []), class_="figures")
-
-
-def _figure(drawing: Drawing) -> Html:
-    inches = drawing.figure.get_figwidth()
-    span = next(name for name, width in _SPANS.items() if inches <= width)
-    svg = inline_svg(drawing)
-    if span == "wide":  # it is scrolled where the page is narrower
-        svg = svg.replace("<svg", f'<svg style="min-width: {inches:.1f}in; max-width: {1.5 * inches:.1f}in"', 1)
-    caption = [drawing.caption, *([element("small", f" Drawn by {drawing.code}.")] if drawing.code else [])]
-    content = element("div", Html(svg), class_="scroll"), element("figcaption", *caption)
-    return element("figure", element("strong", drawing.title), *content, class_=span)
-
-
-def render_page(title: str, sections: Mapping[str, Html], intro: str = "", heading: str = "") -> str:
-    """Return the page of sections by title, with a heading in place of its own title, and an introduction below it."""
-    style = Html(files("nmt.report").joinpath("page.css").read_text(encoding="utf-8"))
-    links = [element("a", name, href=f"#{name.lower()}") for name in sections]
-    body = [element("section", element("h2", name), html, id=name.lower()) for name, html in sections.items()]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-{element("title", title)}
-{element("style", style)}
-</head>
-<body>
-{element("header", element("h1", heading or title), intro, element("nav", *links))}
-{element("main", *body)}
-</body>
-</html>
-"""
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("nmt.report"), autoescape=True, undefined=StrictUndefined, finalize=shown,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
+_FILTERS = counted, inline_svg, marked, number_columns, shortened, span
+_ENVIRONMENT.filters |= {function.__name__: function for function in _FILTERS}
+_ENVIRONMENT.globals |= {"KINDS": KINDS, "LONGEST": LONGEST, "zip": zip}

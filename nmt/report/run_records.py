@@ -1,7 +1,7 @@
 """What run directories hold about their training, read without changing them, and tables of runs; without torch."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -19,16 +19,17 @@ from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
 Row = dict[str, Any]
-# the numbers that are read of each type of record, besides the step
-_SHARED = ("loss", "epoch", "target_tokens", "seconds")
-_NUMBERS = {
-    "train": (*_SHARED, "rate", "gradient_norm", "target_tokens_per_second", "padding", "loader_wait"),
-    "validation": (*_SHARED, "bleu", "chrf"),
-    "skipped": (),
+# what is read of each type of record
+_NUMBERS = dict.fromkeys(("step", "loss", "epoch", "target_tokens", "seconds"), int | float)
+_OF_TRAINING = ("rate", "gradient_norm", "target_tokens_per_second", "padding", "loader_wait")
+_KINDS: dict[str, dict[str, Any]] = {
+    "train": _NUMBERS | dict.fromkeys(_OF_TRAINING, int | float),
+    "validation": _NUMBERS | dict.fromkeys(("bleu", "chrf"), int | float),
+    "skipped": {"step": int},
 }
+_TEST_SCORE = {"name": str, "value": int | float, "signature": str}
 # Settings that name a place, and decide no result.
 _PLACES = ("run", "prepared")
-_FOLDERS = ("", "*/", "*/*/")
 
 
 class RunRecords:
@@ -41,8 +42,7 @@ class RunRecords:
     def __init__(self, path: Path) -> None:
         marker = RUN.read(path)
         if not marker:
-            is_folder = path.is_dir()
-            found = f"this folder is not a run, or has no {RUN.name}" if is_folder else "no folder of this name"
+            found = f"this folder is not a run, or has no {RUN.name}" if path.is_dir() else "no folder of this name"
             raise ModelError(f"{path}: {found}; expected the folder that 'run' in a recipe names, such as mine/run")
         check_format(path)
         records = _read_log(path / "metrics.jsonl")
@@ -53,7 +53,7 @@ class RunRecords:
             )
         self.path, self.recipe = path, load_recipe(path / "recipe.yaml")
         # one record for each logging interval, validation and skipped update, in the order of steps
-        self.train, self.validations, self.skipped = (_ordered(records, kind) for kind in _NUMBERS)
+        self.train, self.validations, self.skipped = (_ordered(records, kind) for kind in _KINDS)
         self.progress = _read_last_progress(path)
         # Versions and device.
         self.environment: dict[str, Any] = marker.get("environment", {})
@@ -98,15 +98,16 @@ def _read_log(file: Path) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         with suppress(ValueError):
             record = parse_json(line)
-            if isinstance(record, dict) and isinstance(kind := record.get("type"), str):
-                records += [record] if _has_numbers(record, ("step", *_NUMBERS.get(kind, ()))) else []
+            if _has(record, {"type": str}) and _has(record, _KINDS.get(record["type"], {"step": int})):
+                records.append(record)
         if len(records) < number:
             raise DataError(f"{file}:{number}: damaged: not a record of nmt train; remove this line")
     return records
 
 
-def _has_numbers(record: Record, keys: Iterable[str]) -> bool:
-    return all(isinstance(record.get(key), int | float) for key in keys)
+def _has(value: object, kinds: Mapping[str, Any]) -> bool:
+    """Return whether a value is a mapping with entries of these types."""
+    return isinstance(value, dict) and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
 
 
 def _ordered(records: Sequence[Record], kind: str) -> list[Record]:
@@ -133,14 +134,9 @@ def read_test_scores(file: Path) -> list[Record]:
     """
     remedy = "remove it, and nmt train writes it again"
     scores = read_json(file, remedy) if file.exists() else []
-    kinds = {"name": str, "value": int | float, "signature": str}
-    try:
-        are_valid = all(isinstance(one[key], kind) for one in scores for key, kind in kinds.items())
-    except (TypeError, KeyError):
-        are_valid = False
-    if not are_valid:
+    if not isinstance(scores, list) or not all(_has(one, _TEST_SCORE) for one in scores):
         raise DataError(f"{file}: damaged; {remedy}")
-    return list(scores)
+    return scores
 
 
 def find_runs(folder: Path) -> dict[str, Path]:
@@ -148,10 +144,9 @@ def find_runs(folder: Path) -> dict[str, Path]:
 
     The folder may be a run itself.
     """
-    places = [file.parent for pattern in _FOLDERS for file in folder.glob(f"{pattern}{RUN.name}")]
-    distinct: dict[Path, Path] = {}
-    for place in sorted(places, key=lambda place: (place.is_symlink(), place)):
-        distinct.setdefault(place.resolve(), place)
+    places = [file.parent for pattern in ("", "*/", "*/*/") for file in folder.glob(f"{pattern}{RUN.name}")]
+    # a link is replaced by the folder itself
+    distinct = {place.resolve(): place for place in sorted(places, key=lambda place: not place.is_symlink())}
     return {
         real.name if place == folder or place.is_symlink() else str(place.relative_to(folder)): place
         for real, place in distinct.items()

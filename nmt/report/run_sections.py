@@ -7,12 +7,14 @@ from itertools import cycle
 from statistics import fmean
 from typing import Any
 
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
 from nmt.config.section import Difference, differences
-from nmt.evaluation.metrics import RESAMPLES
 from nmt.report.drawing import COLOURS, QUARTER, THIRD, Drawing, label_ends, new_chart, set_logarithmic
-from nmt.report.page import Html, bullets, element, figures, folded, joined, shown, table
+from nmt.report.page import render, shown
 from nmt.report.run_records import Record, Row, RunRecords, columns_of, differing_settings, run_row, setting_text
 from nmt.report.translations import System
 from nmt.system.console import counted
@@ -30,10 +32,9 @@ _COSTS = {
 }  # fmt: skip
 
 
-def curves_html(run: RunRecords) -> Html:
+def curves_html(run: RunRecords) -> Markup:
     """Return the section of a run: remarks and curves."""
-    remarks = bullets([*_stability(run), *_fit(run), *_speed(run)])
-    return joined([remarks or element("p", "Nothing in the log is unusual."), figures(training_drawings(run))])
+    return render("training.html", remarks=list(remarks(run)), drawings=training_drawings(run))
 
 
 def training_drawings(run: RunRecords) -> list[Drawing]:
@@ -54,12 +55,13 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
         if not any(records for *_, records in curves):
             continue
         figure, (axes,) = new_chart(margins=_LABELLED)
-        for (label, key, records), style in zip(curves, ("-C0", "--C1"), strict=True):
+        for (label, key, records), colour, line in zip(curves, COLOURS, ("-", "--"), strict=False):
             if records:
                 end = f"{label} {shown(float(format(records[-1][key], '.3g')))}"
-                axes.plot(*_points(records, "step", key), style, **_markers(records), label=end)
+                steps, values = _column(records, "step"), _column(records, key)
+                _plot(axes, steps, values, color=colour, linestyle=line, label=end)
             if (best := run.best) is not None and best in records:
-                axes.plot(best["step"], best[key], "*", markersize=12, color=style[-2:], label="_best")
+                axes.plot(best["step"], best[key], "*", markersize=12, color=colour, label="_best")
         axes.set(xlabel="step", xlim=(0, None))
         if name == "loss":
             set_logarithmic(axes, "y")
@@ -81,15 +83,23 @@ def _small_drawings(run: RunRecords) -> list[Drawing]:
         ("gradient", "Gradient norm", "gradient_norm", 1,
          f"Before clipping ({clipped}). A steady rise comes before divergence."),
     ):  # fmt: skip
-        steps, values = _points(run.train, "step", key)
-        values = [factor * value for value in values]
         figure, (axes,) = new_chart(1.6, QUARTER)
-        axes.plot(steps, values, **_markers(steps))
+        values = _column(run.train, key, factor)
+        _plot(axes, _column(run.train, "step"), values)
         axes.set(xlabel="step", xlim=(0, None), ylim=(0, 1.1 * max(values) or 1))
         axes.locator_params(nbins=4)
         axes.yaxis.set_major_formatter(lambda value, _: shown(value) if value < 1000 else f"{value / 1000:,g}k")
         drawings.append(Drawing(f"training-{name}", title, caption, figure, subject=run.name))
     return drawings
+
+
+def _plot(axes: Axes, x: Sequence[float], y: Sequence[float], **style: Any) -> None:
+    """Draw a curve, of few points with markers, since a single one has no line."""
+    axes.plot(x, y, marker="o" if len(x) <= 30 else "", markersize=3, **style)
+
+
+def _column(records: Sequence[Record], key: str, factor: float = 1) -> list[float]:
+    return [factor * record[key] for record in records]
 
 
 def run_names(runs: Sequence[RunRecords]) -> list[str]:
@@ -103,12 +113,11 @@ def comparison_drawings(runs: Sequence[RunRecords]) -> list[Drawing]:
     drawings, names = [], run_names(runs)
     for cost, (name, label, factor, caption) in _COSTS.items():
         figure, panels = new_chart(3.8, THIRD, (0.5, 0.1, 0.42, 0.3), rows=2)
-        for axes, key, score in zip(panels, ("bleu", "loss"), ("BLEU", "Loss"), strict=True):
-            axes.set_title(f"{score} of the validation text")
+        for axes, key, name_of_score in zip(panels, ("bleu", "loss"), ("BLEU", "Loss"), strict=True):
+            axes.set_title(f"{name_of_score} of the validation text")
             for run, run_name, colour in zip(runs, names, cycle(COLOURS), strict=False):
-                costs, values = _points(run.validations, cost, key)
-                costs = [factor * one for one in costs]
-                axes.plot(costs, values, color=colour, label=run_name, **_markers(costs))
+                costs, scores = _column(run.validations, cost, factor), _column(run.validations, key)
+                _plot(axes, costs, scores, color=colour, label=run_name)
         panels[1].set(xlabel=label, xlim=(0, None))
         if any(run.validations for run in runs):
             set_logarithmic(panels[1], "y")
@@ -117,45 +126,28 @@ def comparison_drawings(runs: Sequence[RunRecords]) -> list[Drawing]:
     return drawings
 
 
-def _points(records: Sequence[Record], x: str, y: str) -> tuple[list[float], list[float]]:
-    return [record[x] for record in records], [record[y] for record in records]
-
-
-def _markers(points: Sequence[object]) -> dict[str, Any]:
-    return {"marker": "o" if len(points) <= 30 else "", "markersize": 3}  # a single point has no line
-
-
-def _stability(run: RunRecords) -> Iterator[str]:
+def remarks(run: RunRecords) -> Iterator[str]:
+    """Yield what needs attention in the log of a run."""
     if run.skipped:
         first = ", ".join(f"{record['step']:,}" for record in run.skipped[:_MOST_STEPS])
         more = ", …" if len(run.skipped) > _MOST_STEPS else ""
-        text = f"{counted(len(run.skipped), 'update')} skipped, because the loss or gradient was not finite"
-        yield f"{text}: steps {first}{more}."
+        skipped = f"{counted(len(run.skipped), 'update')} skipped"
+        yield f"{skipped}, because the loss or gradient was not finite: steps {first}{more}."
     losses = [record["loss"] for record in run.train]
     if losses and losses[-1] > 1.2 * min(losses) + 0.1:
         yield f"The training loss rose from {min(losses):.3f} to {losses[-1]:.3f} at the end: it diverges."
-
-
-def _fit(run: RunRecords) -> Iterator[str]:
-    if not run.validations:
+    validations = [(record["loss"], record["step"]) for record in run.validations]
+    if not validations:
         yield "There is no validation, so the log does not show how well the model translates other text."
-        return
-    losses = [(record["loss"], record["step"]) for record in run.validations]
-    lowest, step = min(losses)
-    latest, _ = min(losses[-3:])  # of three, since one may be chance
-    if latest > 1.02 * lowest + 0.01:
+    elif min(validations[-3:])[0] > 1.02 * min(validations)[0] + 0.01:  # of three, since one may be chance
+        lowest, step = min(validations)
         yield (
-            f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {losses[-1][0]:.3f}: the "
+            f"The validation loss is lowest at step {step:,} ({lowest:.3f}) and rises to {validations[-1][0]:.3f}: the "
             "model overfits; more text, more dropout or fewer steps help."
         )
-    elif run.best is run.validations[-1] and len(losses) > 1:
+    elif run.best is run.validations[-1] and len(validations) > 1:
         yield "The last validation is the best one: with more steps the model may still improve."
-
-
-def _speed(run: RunRecords) -> Iterator[str]:
-    if not run.train:
-        return
-    padding, waiting = (fmean(record[key] for record in run.train) for key in ("padding", "loader_wait"))
+    padding, waiting = (fmean([record[key] for record in run.train] or [0]) for key in ("padding", "loader_wait"))
     if padding > 0.3:
         yield f"{padding:.0%} of the target tokens in batches are padding; more length groups have less."
     if waiting > 0.1:
@@ -164,55 +156,49 @@ def _speed(run: RunRecords) -> Iterator[str]:
 
 # A run that has seen this many times the pairs of another one has seen more text.
 _MORE = 1.05
-# What the introduction ends with, by the state of a run.
-_STATES = {"": "", "training now": " It trains now.", "interrupted": " It was interrupted: nmt train resumes it."}
 
 
-def run_summary(run: RunRecords, systems: Sequence[System]) -> tuple[str, str]:
-    """Return the heading of a run, with its languages and result, and a sentence on model, text, time and date."""
-    row, languages, model = run_row(run.name, run.path), run.recipe.languages, run.recipe.model
-    heading = f"{english_name(languages.source)} to {', '.join(map(english_name, languages.target))}"
-    if systems:
-        title = systems[0].text.title
-        heading += f": {_result(systems[0])} of the {title[:1].lower()}{title[1:]}"
-    layers = f"{model.encoder_layers} + {model.decoder_layers} layers of width {model.dim}"
-    weights = f" and {row['parameters'] / 1e6:.2f} million parameters" if row["parameters"] else ""
-    files = ", ".join(dict.fromkeys(path.name for text in run.recipe.data.train for path in text.files.values()))
-    pairs = f"{row['pairs']:,} sentence pairs of " if row["pairs"] else ""
-    steps = f"{counted(row['steps'], 'step')} in {row['minutes']:.1f} minutes on {row['device'] or 'an unknown device'}"
+def run_lead(run: RunRecords) -> Markup:
+    """Return a sentence on model, text, time and date of a run."""
+    files = dict.fromkeys(path.name for text in run.recipe.data.train for path in text.files.values())
     date = datetime.fromtimestamp((run.path / "metrics.jsonl").stat().st_mtime).astimezone()
-    lead = f"{run.name}: a Transformer of {layers}{weights}, trained on {pairs}{files} for {steps}, {date:%d %B %Y}."
-    return heading, lead + _STATES[run.state]
+    return render("lead.html", run=run, row=run_row(run.name, run.path), files=files, date=f"{date:%d %B %Y}")
+
+
+def run_heading(run: RunRecords, systems: Sequence[System]) -> str:
+    """Return the heading of a run: its languages and its result."""
+    languages = run.recipe.languages
+    heading = f"{english_name(languages.source)} to {', '.join(map(english_name, languages.target))}"
+    return f"{heading}: {_result(systems[0])}" if systems else heading
 
 
 def comparison_heading(names: Sequence[str], systems: Sequence[System]) -> str:
     """Return the heading of a comparison: the best run, if all of them have translated the same test text."""
     tests, heading = [system for system in systems if system.text.title == "Test text"], counted(len(names), "run")
-    if len(tests) < len(names) or any(one.text.pairs != tests[0].text.pairs for one in tests):
+    if len(tests) < len(names) or any(one.text != tests[0].text for one in tests):
         return f"{heading} compared"
-    best, languages = max(tests, key=lambda one: one.bleu.score().value), tests[0].text.languages
+    best, languages = max(tests, key=lambda one: one.scores[0].value), tests[0].text.languages
     heading += f", {english_name(languages.source)} to {english_name(languages.target)}"
-    return f"{heading}: {best.name} has the highest score, {_result(best)} of the test text"
+    return f"{heading}: {best.name} has the highest score, {_result(best)}"
 
 
 def _result(system: System) -> str:
-    return f"BLEU {system.bleu.score(RESAMPLES).text} on {counted(len(system.lines), 'sentence')}"
+    title = system.text.title
+    sentences = counted(len(system.lines), "sentence")
+    return f"BLEU {system.scores[0].text} on {sentences} of the {title[:1].lower()}{title[1:]}"
 
 
-def settings_html(run: RunRecords) -> Html:
+def settings_html(run: RunRecords) -> Markup:
     """Return the section of a run: recipe, versions, commands, and, folded, the whole recipe."""
-    changes = [(one.key, setting_text(one.now), setting_text(one.before)) for one in changed_settings(run.recipe)]
-    environment = [(name, setting_text(value)) for name, value in run.environment.items()]
-    tables = [
-        table(("key", "value", "default"), changes, "Settings that differ from the defaults."),
-        table(("item", "value"), environment, "Versions and device."),
-    ]
     file = run.path / "recipe.yaml"
     path, recipe, again = map(shlex.quote, (str(run.path), str(file), f"run={run.path}-again"))
-    commands = f"nmt translate --model {path} < FILE\nnmt train --config {recipe} --set {again}"
-    note = "The second command trains the same model again, on the same machine with the same versions and threads."
-    whole = folded("The whole recipe", element("pre", file.read_text(encoding="utf-8")))
-    return joined([element("div", *tables, class_="columns"), element("pre", commands), element("p", note), whole])
+    return render(
+        "settings.html",
+        changes=[(one.key, setting_text(one.now), setting_text(one.before)) for one in changed_settings(run.recipe)],
+        environment=[(name, setting_text(value)) for name, value in run.environment.items()],
+        commands=f"nmt translate --model {path} < FILE\nnmt train --config {recipe} --set {again}",
+        recipe=file.read_text(encoding="utf-8"),
+    )
 
 
 def changed_settings(recipe: Recipe) -> list[Difference]:
@@ -228,21 +214,16 @@ def changed_settings(recipe: Recipe) -> list[Difference]:
     return [change for change in differences(default, now) if not change.key.endswith(".oversample") or change.now != 1]
 
 
-def runs_html(rows: Sequence[Row]) -> Html:
+def runs_html(rows: Sequence[Row]) -> Markup:
     """Return the section of runs: costs and scores, the settings that differ, and which ones have seen more text."""
-    columns, settings = columns_of(rows), differing_settings(rows)
-    values = [(key, *(setting_text(value, is_short=False) for value in found)) for key, found in settings.items()]
+    columns, differing = columns_of(rows), differing_settings(rows)
+    settings = [(key, *(setting_text(value, is_short=False) for value in found)) for key, found in differing.items()]
     seen = {row["name"]: row["epochs"] * row["pairs"] for row in rows if row["epochs"] and row["pairs"]}
     least = min(seen, key=lambda name: seen[name], default="")
-    more = (
+    more = [
         f"{name} has seen {count / seen[least]:.1f} times the text of {least} ({count:,.0f} sentence pairs against "
         f"{seen[least]:,.0f}, repetitions included): a better score may be due to that."
         for name, count in seen.items()
         if count > _MORE * seen[least]
-    )
-    return joined([
-        table(list(columns), zip(*columns.values(), strict=True)),
-        element("h3", "Settings that differ"),
-        table(("key", *columns["name"]), values) if values else element("p", "None: the recipes are equal."),
-        bullets(more),
-    ])  # fmt: skip
+    ]
+    return render("runs.html", columns=columns, settings=settings, remarks=more)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.report import corpus_section as module
-from nmt.report.corpus_section import audit_html, corpus_html, histogram, length_drawings, length_edges
+from nmt.report.corpus_section import corpus_html, histogram, length_drawings, length_edges
 from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
 from nmt.text.prepared import PreparedCorpus
@@ -95,14 +95,17 @@ def test_corpus_that_is_gone_or_damaged_is_named(
     assert message in html
 
 
-def test_audit_is_shown_escaped_with_examples_of_each_rule() -> None:
-    example = Removed("copy", "a.tsv:7", "identical", "<b>one & two</b>", "x" * 400)
-    corpus = CorpusAudit("data.train.0: a.tsv", 9, Counter(copy=1), {"copy": [example]})
-    finding = Finding("data.train.0: a.tsv", "the source (en) has no capital letters", ("line 1: <i>",))
-    html = audit_html(Audit([corpus], [finding], {"leak": "no test text"}))
+def test_audit_is_shown_escaped_with_examples_of_each_rule(run: RunRecords) -> None:
+    name = "data.train.0: <b>.tsv"
+    example = Removed("copy", "<b>.tsv:7", "identical", "<b>one & two</b>", "x" * 400)
+    corpus = CorpusAudit(name, 9, Counter(copy=1), {"copy": [example]})
+    finding = Finding(name, "the source has no <b>", ("line 1: <b>",))
+    Audit([corpus], [finding], {"leak": "no <b> text"}).write(run.prepared)
+    html = corpus_html(run)
     for text in (
-        "<td>removed: copy</td>", "a.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
-        "the source (en) has no capital letters", "line 1: &lt;i&gt;", "The rule leak was not applied: no test text.",
+        "<td>removed: copy</td>", "&lt;b&gt;.tsv:7", "&lt;b&gt;one &amp; two&lt;/b&gt;", "x" * 300 + "…", "identical",
+        'class="number">data.train.0: &lt;b&gt;.tsv', "<li>data.train.0: &lt;b&gt;.tsv: the source has no &lt;b&gt;",
+        "line 1: &lt;b&gt;", "The rule leak was not applied: no &lt;b&gt; text.",
     ):  # fmt: skip
         assert text in html
     assert "removed: empty" not in html

@@ -10,8 +10,9 @@ import pytest
 
 from nmt.config import load_recipe
 from nmt.report.run_records import Row, RunRecords
-from nmt.report.run_sections import changed_settings, runs_html, settings_html
+from nmt.report.run_sections import changed_settings, run_lead, runs_html, settings_html
 from tests.builders import run_command
+from tests.report.run_files import train_line, write_run
 
 
 def test_changed_settings_are_those_of_the_recipe_as_it_was_written(repository: Path) -> None:
@@ -48,6 +49,18 @@ def test_shown_command_trains_the_run_again(
     result = run_command(*words[1:], "--quiet")
     assert result.exit_code == 0, result.output
     assert RunRecords(tmp_path / "my run's-again").train[-1]["loss"] == RunRecords(uninterrupted).train[-1]["loss"]
+
+
+def test_lead_is_a_sentence_on_the_run_and_its_state(tmp_path: Path) -> None:
+    run = RunRecords(write_run(tmp_path / "<b>", [train_line(60, 3.0)]))
+    lead = " ".join(run_lead(run).split())
+    model, file = run.recipe.model, run.recipe.data.train[0].file
+    assert file is not None
+    assert lead.startswith(
+        f'<p class="lead">&lt;b&gt;: a Transformer of {model.encoder_layers} + {model.decoder_layers} layers of width '
+        f"{model.dim}, trained on {file.name} for 60 steps in 1.0 minutes on an unknown device, "
+    )
+    assert lead.endswith(". It was interrupted: nmt train resumes it.</p>")
 
 
 def row_of(name: str, epochs: float, rate: float) -> Row:

@@ -1,17 +1,14 @@
 """Translations of runs as they were recorded, scores by length, and lines with marked differences."""
 
 import re
-from html import unescape
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nmt.config import LanguagePair, recipe_to_yaml
 from nmt.evaluation.metrics import measure
 from nmt.report.run_records import RunRecords
-from nmt.report.translations import System, Text, length_drawings, lines_html, marked, samples_html, systems_of_run
+from nmt.report.translations import System, Text, comparison_html, length_drawings, samples_html, systems_of_run
 from nmt.text.languages import target_language
 from tests.builders import tiny_recipe, write_lines, write_tsv
 from tests.report.run_files import train_line, write_run
@@ -52,7 +49,7 @@ def test_validation_text_of_a_run_has_its_scores(uninterrupted: Path) -> None:
     best = run.best
     assert best is not None
     assert systems[-1].text.title == "Validation text"
-    assert systems[-1].bleu.score().value == pytest.approx(best["bleu"])
+    assert systems[-1].scores[0].value == pytest.approx(best["bleu"])
 
 
 def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
@@ -97,47 +94,17 @@ def test_samples_are_six_lines_without_repetition_the_worst_last() -> None:
     assert re.findall(r"line (\d+) ·", samples_html(system("A", ["x"], ["y"]))) == ["1"]
 
 
-@pytest.mark.parametrize(
-    ("text", "other", "expected"),
-    [
-        ("the black cat", "the cat", "the <del>black </del>cat"),
-        ("the cat", "the black cat", "the cat"),
-        ("我们去看电影", "我们看电影", "我们<del>去</del>看电影"),
-        ("", "a", ""),
-        ("<b> & c", "<b> c", "&lt;b&gt; <del>&amp; </del>c"),
-    ],
-)
-def test_words_that_the_other_line_has_not_are_marked(text: str, other: str, expected: str) -> None:
-    assert marked(text, other, "del") == expected
-
-
-@given(st.text(max_size=30), st.text(max_size=30))
-def test_marked_text_is_the_text_itself(text: str, other: str) -> None:
-    html = marked(text, other, "ins")
-    assert unescape(re.sub("</?ins>", "", html)) == unescape(text.replace("&", "&amp;"))
-    assert not re.search("<(?!/?ins>)", html)
-
-
-def test_long_sentences_are_cut() -> None:
-    assert marked("a" * 5000, "b", "del") == f"<del>{'a' * 2000}</del>…"
-    html = marked("a b " * 5000, "b a a " * 5000, "del")
-    assert re.sub("</?del>", "", html) == "a b " * 500 + "…"
-
-
 def test_a_line_shows_its_texts_languages_and_faults() -> None:
-    one = system("run", ["", "A cat sleeps."], ["Il gatto", "Un gatto"], ["The <cat>", "A cat sleeps."])
-    html = lines_html([one], [0])
+    html = samples_html(system("run", ["", "A cat sleeps."], ["Il gatto", "Un gatto"], ["The <cat>", "A cat sleeps."]))
     assert "line 1 · chrF 0.0 · empty</p>" in html
     assert '<dt>source</dt><dd lang="en">The &lt;cat&gt;</dd>' in html
     assert '<dd lang="it"><ins>Il gatto</ins></dd>' in html
     assert "<em>empty</em>" in html
-    assert " · copy: equals the source</p>" in lines_html([one], [1])
-    assert "copy" not in lines_html([one], [1], "number")
+    assert " · copy: equals the source</p>" in html
 
 
 def test_each_of_several_outputs_is_compared_with_the_reference() -> None:
-    systems = [system("a", ["un gatto"], ["il gatto"]), system("b", ["il cane"], ["il gatto"])]
-    html = lines_html(systems, [0])
+    html = comparison_html([system(name, [line], ["il gatto"]) for name, line in (("a", "un gatto"), ("b", "il cane"))])
     assert '<dt>reference</dt><dd lang="it">il gatto</dd>' in html
     assert '<dt>a</dt><dd lang="it"><del>un</del> gatto</dd>' in html
     assert '<dt>b</dt><dd lang="it">il <del>cane</del></dd>' in html

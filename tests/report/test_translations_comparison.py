@@ -56,5 +56,3 @@ def test_texts_that_differ_are_not_compared() -> None:
     html = comparison_html([System("A", TEXT, GOOD), other, System("B", TEXT, BAD)])
     assert "Test text of C: no other system has translations of this text; its scores cannot be compared." in html
     assert "A is best, significantly better than B." in html
-    hostile = [System("<img>", TEXT, ["<script>"] * 20), System("<b>", TEXT, GOOD)]
-    assert not re.search("<(script|img|b)>", comparison_html(hostile))
