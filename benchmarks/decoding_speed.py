@@ -63,7 +63,6 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.reference and len(chosen.reference) != len(chosen.texts):
         parser.error("--reference: give one for each TEXT, or none")
-    set_threads(RuntimeSettings(threads=chosen.threads))
     loaded = load_model(resolve_model(chosen.model), CPU)
     texts = [list(read_lines(text)) for text in chosen.texts]
     engines = engines_of(chosen, loaded)
@@ -96,7 +95,7 @@ def engines_of(chosen: argparse.Namespace, loaded: LoadedModel) -> dict[str, Eng
         settings = runtime.model_copy(update={"precision": precision})
         model = load_model(resolve_model(chosen.model), CPU)
         translator = Translator(model, settings)
-        found[f"nmt {precision}"] = partial(with_nmt, translator)
+        found[f"nmt {precision}"] = partial(with_nmt, translator, settings)
     for quantization in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(Path(folder), loaded, quantization)
@@ -105,8 +104,11 @@ def engines_of(chosen: argparse.Namespace, loaded: LoadedModel) -> dict[str, Eng
     return found
 
 
-def with_nmt(translator: Translator, lines: list[str], options: TranslateOptions) -> list[str]:
-    """Return the translations by nmt."""
+def with_nmt(
+    translator: Translator, settings: RuntimeSettings, lines: list[str], options: TranslateOptions
+) -> list[str]:
+    """Return the translations by nmt, with the threads of the settings: CTranslate2 changes their number."""
+    set_threads(settings)
     return [found.text for found in translator.translate(lines, options)]
 
 
