@@ -225,8 +225,10 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path, capsys:
         fcntl.flock(held, fcntl.LOCK_EX)
         waiting = threading.Thread(target=prepare, args=[recipe_in(folder), Console()])
         waiting.start()
-        while "waiting for process 1 on elsewhere" not in capsys.readouterr().err:
+        shown = ""  # the line can come in parts
+        while "waiting for process 1 on elsewhere" not in shown:
             assert waiting.is_alive()
+            shown += capsys.readouterr().err
         assert [path.name for path in directory.iterdir()] == ["lock"]
     waiting.join()
     assert len(PreparedCorpus.open(directory).train) == 300
