@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,7 @@ def test_prepare_waits_for_the_process_that_holds_the_lock(folder: Path, capsys:
         shown = ""  # the line can come in parts
         while "waiting for process 1 on elsewhere" not in shown:
             assert waiting.is_alive()
+            time.sleep(0.01)
             shown += capsys.readouterr().err
         assert [path.name for path in directory.iterdir()] == ["lock"]
     waiting.join()
