@@ -51,7 +51,7 @@ class TorchEngine:
 
 
 class SearchRequest(NamedTuple):
-    """The arguments of `TorchEngine.search` in another process."""
+    """The arguments of `TorchEngine.search`, for what searches in its place."""
 
     sentences: Sequence[Sequence[int]]
     options: SearchOptions
@@ -59,7 +59,7 @@ class SearchRequest(NamedTuple):
 
 
 class RemoteEngine:
-    """What a worker process has in place of an engine: the process that started it searches."""
+    """What a worker process has in place of an engine: the process that started it, or another function, searches."""
 
     def __init__(self, engine: TorchEngine, ask: Callable[[object], Any]) -> None:
         self.kernels, self.description, self._ask = engine.kernels, engine.description, ask

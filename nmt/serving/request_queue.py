@@ -1,16 +1,20 @@
 """The lines of many requests, translated together.
 
 A thread for each model takes the requests that wait and translates their lines in one call. It does not wait for more:
-an idle server translates a request at once, and those that arrive meanwhile are the next batch.
+an idle server translates a request at once, and those that arrive meanwhile are the next batch. A long line is
+translated alone, and shorter ones that arrive pass it between the parts of its search.
 """
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from nmt.decoding.engine import RemoteEngine, SearchRequest, TorchEngine
 from nmt.text.items import Line
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
@@ -19,6 +23,8 @@ from nmt.translation.translator import Translator
 # Lines, times `Translator.scale`: so many of one request are translated before those of others, and a batch takes
 # requests until it has so many. With fewer, a long document delays other requests less.
 _PART_LINES, _BATCH_LINES = 32, 256
+# Characters of lines that are translated alone, and sentences of them that are searched before others.
+_LONG, _PART_SENTENCES = 4000, 64
 
 Text = TypeVar("Text", str, Line)
 
@@ -31,6 +37,11 @@ class Submission(NamedTuple):
     abandoned: Event
     result: Future[list[Translation]]
 
+    @property
+    def is_long(self) -> bool:
+        """Whether others should not have to wait for it."""
+        return sum(len(str(line)) for line in self.lines) > _LONG
+
 
 class RequestQueue:
     """The lines that wait for one model."""
@@ -38,32 +49,50 @@ class RequestQueue:
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
         self._arrived = SimpleQueue[Submission]()
+        self._waiting: list[Submission] = []
         self.submit = self._arrived.put
         Thread(target=self._run, name="translating", daemon=True).start()
 
     def _run(self) -> None:
-        """Translate forever: the oldest request together with all that wait with equal options."""
-        waiting: list[Submission] = []
+        """Translate forever."""
         while True:
-            while not (waiting and self._arrived.empty()):
-                waiting.append(self._arrived.get())
-            batch, others, size = list[Submission](), list[Submission](), 0
-            for one in waiting:
-                if one.abandoned.is_set():
-                    one.result.cancel()
-                elif not batch or (one.options == batch[0].options and size < _BATCH_LINES * self.translator.scale):
-                    batch.append(one)
-                    size += len(one.lines)
-                else:
-                    others.append(one)
-            waiting = others
-            self._translate(batch)
+            if not self._waiting:
+                self._waiting.append(self._arrived.get())
+            self._translate(self._next_batch())
+
+    def _next_batch(self, passes_long: bool = False) -> list[Submission]:
+        """Take the oldest request, and all that wait with equal options; a long one is alone, or passed."""
+        while not self._arrived.empty():
+            self._waiting.append(self._arrived.get())
+        batch, others, size = list[Submission](), list[Submission](), 0
+        for one in self._waiting:
+            if batch:
+                first, has_room = batch[0], size < _BATCH_LINES * self.translator.scale
+                is_next = has_room and not (one.is_long or first.is_long) and one.options == first.options
+            else:
+                is_next = not (one.is_long and passes_long)
+            if one.abandoned.is_set():
+                one.result.cancel()
+            elif is_next:
+                batch.append(one)
+                size += len(one.lines)
+            else:
+                others.append(one)
+        self._waiting = others
+        return batch
 
     def _translate(self, batch: Sequence[Submission]) -> None:
         """Translate a batch; after an error each request alone, so that it is the error of one only."""
         try:
+            translator = self.translator
+            if batch and batch[0].is_long:
+                translator, engine = copy.copy(translator), translator.engine
+                assert isinstance(engine, TorchEngine), "the queue has the model itself"
+                translator.engine = RemoteEngine(engine, partial(self._in_parts, engine, batch[0].abandoned))
             lines = [line for one in batch for line in one.lines]
-            translations = iter(self.translator.translate_lines(lines, batch[0].options) if lines else ())
+            translations = iter(translator.translate_lines(lines, batch[0].options) if lines else ())
+        except CancelledError:
+            batch[0].result.cancel()
         except Exception as error:
             if len(batch) == 1:
                 batch[0].result.set_exception(error)
@@ -73,6 +102,21 @@ class RequestQueue:
         else:
             for one in batch:
                 one.result.set_result([next(translations) for _ in one.lines])
+
+    def _in_parts(self, engine: TorchEngine, abandoned: Event, request: Any) -> Any:
+        """Return what the engine computes for a long request; between the parts of a search, others pass it."""
+        if not isinstance(request, SearchRequest):
+            return engine.runner.run(*request)
+        sentences, options, prefixes = request
+        found, count = list[Any](), _PART_SENTENCES * self.translator.scale
+        for start in range(0, len(sentences), count):
+            if start:
+                self._translate(self._next_batch(passes_long=True))
+            if abandoned.is_set():
+                raise CancelledError
+            part = slice(start, start + count)
+            found += engine.search(sentences[part], options, prefixes[part] if prefixes else None)
+        return found
 
 
 class QueuedTranslator(NamedTuple):

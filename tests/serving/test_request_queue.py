@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
 import pytest
 
+from nmt.config import RuntimeSettings
+from nmt.decoding.engine import TorchEngine
 from nmt.serving.request_queue import QueuedTranslator, RequestQueue, Submission
+from nmt.translation.translator import Translator
+from tests.builders import tiny_loaded_model
 
 PLAIN: Any = "plain options"
 OTHER: Any = "other options"
@@ -91,3 +96,50 @@ def test_parts_of_a_long_document_let_other_requests_pass(recorder: Recorder, qu
     assert [line for part, _ in parts for line in part] == lines
     assert [line for _, done in parts for line in done] == [line.upper() for line in lines]
     assert max(len(part) for part, _ in parts) < 50
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Events of each search: whether it has begun; all wait for the second one, which tests set."""
+    begun, go, search = Event(), Event(), TorchEngine.search
+
+    def waiting(engine: TorchEngine, *rest: Any) -> Any:
+        begun.set()
+        assert go.wait(60)
+        return search(engine, *rest)
+
+    monkeypatch.setattr(TorchEngine, "search", waiting)
+    return [begun, go]
+
+
+LONG = "the cat sleeps . a dog runs . " * 200
+
+
+def test_short_requests_pass_a_long_line_whose_translation_is_the_same(searches: list[Event]) -> None:
+    translator = Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"))
+    queue, done = RequestQueue(translator), list[str]()
+    options = replace(translator.options(n_best=2), alignment=True)
+    long: Any = submitted(queue, [LONG], options)
+    long.add_done_callback(lambda _: done.append("long"))
+    assert searches[0].wait(60)
+    short: Any = submitted(queue, ["a dog"], options)
+    short.add_done_callback(lambda _: done.append("short"))
+    searches[1].set()
+    found = [long.result(60)[0], short.result(60)[0]]
+    assert done == ["short", "long"]
+    expected = translator.translate_lines([LONG, "a dog"], options)
+    assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in expected]
+    # the parts are other batches, so numbers are rounded differently
+    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in expected])
+
+
+def test_long_line_of_an_abandoned_request_is_not_searched_to_its_end(searches: list[Event]) -> None:
+    translator = Translator(tiny_loaded_model(), RuntimeSettings(device="cpu"))
+    queue, result, abandoned = RequestQueue(translator), Future[Any](), Event()
+    queue.submit(Submission([LONG], translator.options(), abandoned, result))
+    assert searches[0].wait(60)
+    abandoned.set()
+    searches[1].set()
+    with pytest.raises(CancelledError):
+        result.result(60)
+    assert submitted(queue, ["a dog"], translator.options()).result(60)[0].text is not None
