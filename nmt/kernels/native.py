@@ -101,7 +101,12 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProd
 # steps of a search
 
 
-class _Layers(ctypes.Structure):
+class _Struct(ctypes.Structure):
+    # A tensor that it points to. A cache may drop it: two threads that make an entry at a time get two, one is kept.
+    table: Tensor | None = None
+
+
+class _Layers(_Struct):
     _fields_ = (
         *((name, _POINTER) for name in ("layers", "last_weight", "last_bias", "rotations")),
         *((name, _LONG) for name in ("count", "dim", "heads", "inner", "activation", "is_pre_norm")),
@@ -152,10 +157,12 @@ class Layers:
         rotations = _rotations(1 << longest.bit_length(), self._dim // self._heads) if self._is_rotary else None
         address = 0 if rotations is None else rotations.data_ptr()
         pointers = ctypes.addressof(self._layers), *_pointers(self._weights.last_norm), address
-        return _Layers(*pointers, *self._sizes, self._weights.settings.norm_epsilon)
+        struct = _Layers(*pointers, *self._sizes, self._weights.settings.norm_epsilon)
+        struct.table = rotations
+        return struct
 
 
-class _Embedding(ctypes.Structure):
+class _Embedding(_Struct):
     _fields_ = (("tokens", _POINTER), ("positions", _POINTER), ("last", _LONG), ("scale", _FLOAT))
 
 
@@ -234,6 +241,7 @@ class Decoder(Layers):
         table = weights.positions(longest)
         last, address = (0, 0) if table is None else (len(table) - 1, table.data_ptr())
         embedding = _Embedding(weights.tokens.data_ptr(), address, last, weights.scale)
+        embedding.table = table
         both = *_checked_places(targets, places), *_checked_places(sources, source_places)
         cells = [tensor.data_ptr() for pair in zip(targets, sources, strict=True) for tensor in pair]
         arrays = (_LONG * len(both))(*both), (_LONG * len(cells))(*cells)

@@ -23,6 +23,7 @@ from nmt.kernels.compiling import library
 from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.native import Layout, attend_rows, attend_rows_backward
 from nmt.kernels.reference import Places
+from nmt.model import positions as model_positions
 from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
@@ -235,6 +236,24 @@ def test_search_equals_that_of_plain_torch(
         for one, other, gap, following in zip(ours, theirs, gaps[:-1], gaps[1:], strict=True):
             if min(gap, following) > 1e-3 and following < math.inf:
                 assert (one.tokens, one.log_prob) == (other.tokens, pytest.approx(other.log_prob, abs=1e-3))
+
+
+@needs_native
+@torch.inference_mode()
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_search_keeps_tables_of_positions_that_no_cache_keeps(positions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache keeps one table only, when two threads make the same one at a time."""
+    torch.manual_seed(0)
+    model = Transformer(ModelSettings(**SETTINGS, positions=positions), 90, 90).eval()
+    prepared = model.for_inference(CpuKernels(torch.device("cpu")))
+    sentences, options = [[4 + i % 50, 5, EOS] for i in range(300)], SearchOptions(beam=2)
+    expected = search([prepared], sentences, options)
+    made = model_positions._sinusoid_table, native._rotations
+    monkeypatch.setattr(model_positions, "_sinusoid_table", lambda *sizes: made[0](*sizes).clone())
+    monkeypatch.setattr(native, "_rotations", lambda *sizes: made[1](*sizes).clone())
+    # what is freed too early is overwritten
+    monkeypatch.setattr(torch, "empty", lambda *sizes, **kind: torch.full(sizes, math.nan, **kind))
+    assert search([prepared], sentences, options) == expected
 
 
 # attention of rows
