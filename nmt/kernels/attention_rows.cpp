@@ -47,10 +47,13 @@ static void copy_back(Rows<Number> to, Matrix from, long rows, long width, float
     }
 }
 
-// Interleave rows i and i + LANES / 2 of LANES rows. With as many times as halvings of LANES this transposes them.
+// Interleave rows i and i + LANES / 2 of LANES rows. As often as LANES can be halved, this transposes them.
 static inline void interleave(Floats (&x)[LANES]) {
     Ints low, high;
-    UNROLL for (long lane = 0; lane < LANES; lane++) low[lane] = lane / 2 + lane % 2 * LANES, high[lane] = low[lane] + LANES / 2;
+    UNROLL for (long lane = 0; lane < LANES; lane++) {
+        low[lane] = lane / 2 + lane % 2 * LANES;
+        high[lane] = low[lane] + LANES / 2;
+    }
     Floats y[LANES];
     UNROLL for (long r = 0; r < LANES / 2; r++) {
         y[2 * r] = shuffled(x[r], x[r + LANES / 2], low);

@@ -1,4 +1,4 @@
-// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. native.py describes their arguments.
+// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. native.py describes arguments.
 #pragma once
 #include <immintrin.h>
 

@@ -141,8 +141,8 @@ static void extend_each(const Beams& b, const std::vector<long>& rows, const flo
     }
 }
 
-constexpr long BLOCK = 128;   // rows whose logits stay in the cache
-constexpr float CLOSE = 2;    // to the largest logit, of those that are refined
+constexpr long BLOCK = 128;  // rows whose logits stay in the cache
+constexpr float CLOSE = 2;   // to the largest logit, of those that are refined
 
 struct Output {  // of the decoder's hidden states
     const Product* product;
