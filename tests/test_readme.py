@@ -300,6 +300,7 @@ def test_the_page_on_the_transformer_learns_to_copy_and_runs_on_text(tmp_path: P
     generator = random.Random(1)
     sentences = [[generator.randint(4, 11) for _ in range(generator.randint(1, 4))] for _ in range(2000)]
     torch.manual_seed(1)
+    random.seed(1)  # the order of the batches: of ten, one ends with a model that is still wrong
     settings = transformer_page.Settings(layers=1, dim=64, feed_forward=128, dropout=0.0, norm="pre")
     model = transformer_page.Transformer(settings, 12)
     transformer_page.train(model, [(ids, ids) for ids in sentences], updates=400, warmup=200, tokens=400)
