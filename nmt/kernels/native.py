@@ -25,7 +25,7 @@ _LONG, _POINTER, _BOOL, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_bool, 
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _BOOL)
 _DECODE = ctypes.CFUNCTYPE(None, *[_POINTER] * 7, _LONG)
 _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
-_DEPTHS = {"fp32": 1, "bf16": 2, "int8": 4}  # numbers in 32 bits
+_DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; those in 8 bits depend on the processor
 _OUTPUTS, _INPUTS = 64, 16  # of a product are multiples of these
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 _ROWS, _AMX_ROWS = (1, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
@@ -56,7 +56,7 @@ class ConstantProduct:
         loaded = library()
         assert loaded is not None
         outputs, inputs = weight.shape
-        depth, self.outputs = _DEPTHS[precision], outputs
+        depth = _DEPTHS.get(precision) or _LONG.in_dll(loaded, "int8_depth").value
         weight, bias = weight.float(), torch.zeros(outputs) if bias is None else bias.float().contiguous()
         numbers, scales, start = weight, torch.ones(outputs), torch.zeros(outputs, dtype=torch.int32)
         if precision == "bf16":
@@ -66,7 +66,7 @@ class ConstantProduct:
             start = numbers.sum(1, dtype=torch.int32) * -_LONG.in_dll(loaded, "zero_point").value
         width = _LONG.in_dll(loaded, "outputs_of_tile").value
         tiles = numbers.view(outputs // width, width, inputs // depth, depth).transpose(1, 2).contiguous()
-        self._tensors = tiles, scales, bias, start
+        self.outputs, self._tensors = outputs, (tiles, scales, bias, start)
         self._multiply = _MULTIPLY.in_dll(loaded, function)
         address = ctypes.cast(self._multiply, _POINTER).value or 0
         self._struct = (_LONG * 7)(*(tensor.data_ptr() for tensor in self._tensors), inputs, outputs, address)

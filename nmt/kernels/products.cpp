@@ -1,22 +1,27 @@
 // Products with constant weights. native.py describes the arguments.
 #include "kernels.h"
 
-constexpr long ROWS = 6, VECTORS = REGISTERS / 8;  // a tile of a product: all but a few of the registers
+// A tile of a product: with an input of each row and a vector of weights, its sums are in all registers.
+constexpr long VECTORS = REGISTERS / 8, ROWS = (REGISTERS - 1) / (VECTORS + 1);
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
 constexpr long TILE_BLOCK = 128;                   // the same, with AMX
 typedef int Word __attribute__((may_alias));
 
-// In 32 bits, a precision has DEPTH inputs of a row or weights of an output; `add` adds their products for all lanes.
+// A precision has DEPTH inputs of a row in 32 bits; `load` returns as many weights of an output in each lane, and `add`
+// adds their products.
 struct FP32 {
     typedef float Input;
     typedef Floats Sums;
-    static constexpr long DEPTH = 1;
+    static constexpr long DEPTH = 1, SUMS = 8;
+    static constexpr bool BY_ROW = false;
+    static Ints load(const void* weights, long vector) { return ((const Ints*)weights)[vector]; }
     static Sums add(Sums sums, Ints x, Ints w) { return sums + (Floats)x * (Floats)w; }
     static float convert(float* to, const float* x, long count) { return std::copy(x, x + count, to), 1; }
 };
 struct BF16 : FP32 {
     typedef Bfloat16 Input;
     static constexpr long DEPTH = 2;
+    static constexpr bool BY_ROW = true;
 #if __AVX512BF16__
     static Sums add(Sums sums, Ints x, Ints w) { return _mm512_dpbf16_ps(sums, (__m512bh)x, (__m512bh)w); }
     static float convert(Input* to, const float* x, long count) {
@@ -33,11 +38,13 @@ struct BF16 : FP32 {
 #endif
 };
 struct INT8 {
-    typedef unsigned char Input;
     typedef Ints Sums;
-    static constexpr long DEPTH = 4;
+    static constexpr bool BY_ROW = true;
 #if __AVX512VNNI__ || (__AVXVNNI__ && !__AVX512F__)
+    typedef unsigned char Input;
+    static constexpr long DEPTH = 4, SUMS = 8;
     static constexpr int ZERO_POINT = 128;  // of inputs, which the instruction takes without a sign
+    static Ints load(const void* weights, long vector) { return ((const Ints*)weights)[vector]; }
     static Sums add(Sums sums, Ints x, Ints w) {
 #if __AVX512F__
         return (Ints)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)x, (__m512i)w);
@@ -45,21 +52,21 @@ struct INT8 {
         return (Ints)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)x, (__m256i)w);
 #endif
     }
-#else
-    // |x| times the weight with the sign of x: the sum of two such products fits into 16 bits.
+#else  // in 16 bits
+    typedef short Input;
+    static constexpr long DEPTH = 2, SUMS = 4;
     static constexpr int ZERO_POINT = 0;
-    static Sums add(Sums sums, Ints x, Ints w) {
 #if __AVX512F__
-        const __m512i minus = _mm512_sub_epi8(__m512i{}, (__m512i)w);
-        const __m512i weights = _mm512_mask_mov_epi8((__m512i)w, _mm512_movepi8_mask((__m512i)x), minus);
-        const __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8((__m512i)x), weights);
-        return sums + (Ints)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-#else
-        const __m256i weights = _mm256_sign_epi8((__m256i)w, (__m256i)x);
-        const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)x), weights);
-        return sums + (Ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-#endif
+    static Ints load(const void* weights, long vector) {
+        return (Ints)_mm512_cvtepi8_epi16(((const __m256i_u*)weights)[vector]);
     }
+    static Sums add(Sums sums, Ints x, Ints w) { return sums + (Ints)_mm512_madd_epi16((__m512i)x, (__m512i)w); }
+#else
+    static Ints load(const void* weights, long vector) {
+        return (Ints)_mm256_cvtepi8_epi16(((const __m128i_u*)weights)[vector]);
+    }
+    static Sums add(Sums sums, Ints x, Ints w) { return sums + (Ints)_mm256_madd_epi16((__m256i)x, (__m256i)w); }
+#endif
 #endif
     static float convert(Input* to, const float* x, long count) {
         Floats largest = Floats{} + 1e-30f;
@@ -82,29 +89,57 @@ static void finish(const Product& p, Floats y, long column, long at, float* out,
     *(Floats*)(out + at) = y;
 }
 
-// R rows of converted inputs times the weights of VECTORS vectors of outputs, from this column on.
-template <class P, long R>
+// R rows of converted inputs times the weights of G tiles of VECTORS vectors of outputs, from this column on.
+template <class P, long R, long G>
 static void tile(const Product& p, const Word* inputs, const float* scales, long column, float* out, bool relu) {
+    constexpr long W = G * VECTORS;
     const long depth = p.inputs / P::DEPTH;
-    typename P::Sums sums[R][VECTORS];
+    typename P::Sums sums[R][W];
     UNROLL for (long r = 0; r < R; r++)
-        UNROLL for (long v = 0; v < VECTORS; v++) sums[r][v] = *(typename P::Sums*)(p.start + column + v * LANES);
-    const Ints* weights = (const Ints*)p.weights + column / LANES * depth;
-    for (long i = 0; i < depth; i++, weights += VECTORS)
-        UNROLL for (long r = 0; r < R; r++)
-            UNROLL for (long v = 0; v < VECTORS; v++)
-                sums[r][v] = P::add(sums[r][v], Ints{} + inputs[r * depth + i], weights[v]);
+        UNROLL for (long v = 0; v < W; v++) sums[r][v] = *(typename P::Sums*)(p.start + column + v * LANES);
+    for (long i = 0, vector = column / LANES * depth; i < depth; i++, vector += VECTORS) {
+        const auto weights = [&](long v) {
+            Ints w = P::load(p.weights, vector + v / VECTORS * VECTORS * depth + v % VECTORS);
+            if (REGISTERS == 16 && R > 1) asm("" : "+v"(w));  // in a register: else GCC loads it once for each row
+            return w;
+        };
+        const auto input = [&](long r) { return Ints{} + inputs[r * depth + i]; };
+        if constexpr (P::BY_ROW) {
+            Ints w[W];
+            UNROLL for (long v = 0; v < W; v++) w[v] = weights(v);
+            UNROLL for (long r = 0; r < R; r++)
+                UNROLL for (long v = 0; v < W; v++) sums[r][v] = P::add(sums[r][v], input(r), w[v]);
+        } else {
+            Ints x[R];
+            UNROLL for (long r = 0; r < R; r++) x[r] = input(r);
+            UNROLL for (long v = 0; v < W; v++) {
+                const Ints w = weights(v);
+                UNROLL for (long r = 0; r < R; r++) sums[r][v] = P::add(sums[r][v], x[r], w);
+            }
+        }
+    }
     UNROLL for (long r = 0; r < R; r++)
-        UNROLL for (long v = 0; v < VECTORS; v++) {
+        UNROLL for (long v = 0; v < W; v++) {
             const Floats y = __builtin_convertvector(sums[r][v], Floats) * scales[r];
             finish(p, y, column + v * LANES, r * p.outputs + column + v * LANES, out, relu);
         }
 }
 
-template <class P, long R = ROWS, class... Arguments>
-static void tile_of(long rows, const Arguments&... arguments) {
-    if (rows == R) return tile<P, R>(arguments...);
-    if constexpr (R > 1) tile_of<P, R - 1>(rows, arguments...);
+// Rows of converted inputs, R at a time, times all weights; what remains, fewer at a time. A sum waits for the one
+// before it, so with few rows several tiles of outputs are computed together.
+template <class P, long R = ROWS>
+static void rows_of(const Product& p, const Word* inputs, const float* scales, long count, float* out, bool relu) {
+    constexpr long SUMS = R * VECTORS, G = SUMS >= P::SUMS ? 1 : 2 * SUMS >= P::SUMS ? 2 : 4, WIDTH = VECTORS * LANES;
+    const long done = count / R * R, of_row = p.inputs / P::DEPTH;
+    for (long column = 0; done && column < p.outputs; column += G * WIDTH)
+        for (long r = 0; r < done; r += R)
+            if (column + G * WIDTH <= p.outputs)
+                tile<P, R, G>(p, inputs + r * of_row, scales + r, column, out + r * p.outputs, relu);
+            else
+                for (long last = column; last < p.outputs; last += WIDTH)
+                    tile<P, R, 1>(p, inputs + r * of_row, scales + r, last, out + r * p.outputs, relu);
+    if constexpr (R > 1)
+        rows_of<P, R - 1>(p, inputs + done * of_row, scales + done, count - done, out + done * p.outputs, relu);
 }
 
 template <class P>
@@ -114,11 +149,7 @@ static void multiply(const Product& p, void* scratch, float* out, const float* x
     for (; rows > 0; rows -= BLOCK, x += BLOCK * p.inputs, out += BLOCK * p.outputs) {
         const long count = std::min(BLOCK, rows);
         for (long r = 0; r < count; r++) scales[r] = P::convert(&converted[r * p.inputs], x + r * p.inputs, p.inputs);
-        for (long column = 0; column < p.outputs; column += VECTORS * LANES)
-            for (long r = 0; r < count; r += ROWS) {
-                const Word* inputs = (const Word*)&converted[r * p.inputs];
-                tile_of<P>(std::min(ROWS, count - r), p, inputs, &scales[r], column, out + r * p.outputs, relu);
-            }
+        rows_of<P>(p, (const Word*)converted, scales, count, out, relu);
     }
 }
 
@@ -163,7 +194,7 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
 #endif
 
 extern "C" {
-extern const long outputs_of_tile = VECTORS * LANES, zero_point = INT8::ZERO_POINT;
+extern const long outputs_of_tile = VECTORS * LANES, int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
 decltype(Product::multiply) multiply_fp32 = multiply<FP32>;
 decltype(Product::multiply) multiply_bf16 = multiply<BF16>;
 #ifdef __AMX_BF16__
