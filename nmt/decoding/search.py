@@ -88,6 +88,13 @@ def search(
         Sentence(number, ids, prefix, min(options.longest_output(len(ids)), max(1, most - len(prefix))) + len(prefix))
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
     ]
+    model_kernels = models[0].model_kernels
+    is_plain = options.sampling is None and options.no_repeat_ngram is None and not any(prefixes)
+    if model_kernels is not None and is_plain and len(models) == 1 and observer is None:
+        limits, sizes = [one.limit for one in searched], (options.beam, options.n_best)
+        rules = _rules(options, max(limits), models[0].device)
+        finished = model_kernels.search(sentences, limits, sizes, rules)
+        return [hypotheses(*of_sentence, options) for of_sentence in zip(*finished, strict=True)]
     kernels, tokens = models[0].kernels, options.batch_tokens // options.width
     longest = max(map(len, sentences)), max(one.limit for one in searched)
     size = kernels.search_size(len(sentences), *longest, tokens)
@@ -95,6 +102,13 @@ def search(
     if observer is not None:
         return make().run(searched, observer)
     return kernels.kept((*map(id, models), options.model_dump_json(), size, any(prefixes)), make).run(searched)
+
+
+def _rules(options: SearchOptions, longest: int, device: torch.device) -> SearchRules:
+    """Return the rules for outputs of up to so many tokens."""
+    penalties = torch.tensor([options.penalty(length) for length in range(longest + 1)], device=device)
+    margin = math.inf if options.exact else MARGIN
+    return SearchRules(penalties, margin, GROWTH, options.beam == 1, options.log_probs)
 
 
 class Search:
@@ -110,9 +124,7 @@ class Search:
         ancestors = self.beams.history[:, :, 1]
         self._places = Places(all_rows, self.beams.lengths, ancestors, options.width, positions)
         self._caches: list[DecoderCache] = []
-        penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=device)
-        margin = math.inf if options.exact else MARGIN
-        self._rules = SearchRules(penalties, margin, GROWTH, options.beam == 1, options.log_probs)
+        self._rules = _rules(options, positions, device)
         # (B, P) the tokens that a hypothesis must begin with, -1 where there are none
         self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
@@ -120,8 +132,6 @@ class Search:
         # scores by their definition read padded sentences, whose shapes differ
         self._record_rows = self.kernels.recorder_of_rows(all(model.attends_by_kernels for model in models))
         self._observer: Observer | None = None
-        is_plain = not self._has_rules and options.sampling is None and len(models) == 1
-        self._decoder = models[0].decoder_kernels if is_plain else None
 
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence; the longest should come first."""
@@ -140,13 +150,10 @@ class Search:
                 slots, free = free[:few], free[few:]
                 begun = self._begin(slots, encoded, few)
                 searched |= {slot: (one, done + len(looks)) for slot, one in zip(slots, begun, strict=True)}
-            if self._decoder is not None and observer is None:
-                self._decoder.search(self.beams, *self._caches[0].sides, self._rules)
-            else:
-                for _ in range(steps_per_look):
-                    if not looks_after_steps:  # else it stays as it was recorded
-                        self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
-                    self._record_step(self.step)
+            for _ in range(steps_per_look):
+                if not looks_after_steps:  # else it stays as it was recorded
+                    self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
+                self._record_step(self.step)
             looks.append(self._look())
             if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
                 encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])
@@ -283,5 +290,5 @@ class Search:
 
     def _select_rows(self) -> None:
         """If the host looks after each step, compute active hypotheses only."""
-        if self.kernels.steps_per_look == 1 and (self._decoder is None or self._observer is not None):
+        if self.kernels.steps_per_look == 1:
             self._places.rows = (self.beams.log_probs.flatten() > -torch.inf).nonzero().squeeze(1)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.kernels import compiling, native
-from nmt.kernels.reference import Decoder, DecoderWeights, Encoder, Kernels, LayerWeights, Precision, Product
+from nmt.kernels.reference import Kernels, ModelKernels, ModelWeights, Precision, Product
 
 _LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
@@ -68,7 +68,7 @@ class CpuKernels(Kernels):
     # 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where
     # training chooses bf16
     utilization = (0.2, 1.0)
-    encoder_rows = 1024  # the feed-forward layers of so many tokens fit in the cache of a core
+    encoder_rows = native.ENCODER_ROWS
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         super().__init__(device, precision)
@@ -113,14 +113,10 @@ class CpuKernels(Kernels):
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
         return attended
 
-    def encoder(self, weights: LayerWeights) -> Encoder | None:
-        """Compute with `native.Layers`."""
-        return native.Layers(weights).encode if self.has_native and native.has_kernels(weights) else None
-
-    def decoder(self, weights: DecoderWeights) -> Decoder | None:
-        """Compute with `native.Decoder`."""
-        has_kernels = self.has_native and native.has_kernels(weights.layers)
-        return native.Decoder(weights, self.precision) if has_kernels else None
+    def model(self, weights: ModelWeights) -> ModelKernels | None:
+        """Compute with `native.ModelKernels`."""
+        has_kernels = self.has_native and native.has_kernels(weights)
+        return native.ModelKernels(weights, self.precision) if has_kernels else None
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return a multiple of 64, if there are so many."""

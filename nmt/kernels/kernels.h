@@ -84,10 +84,9 @@ struct RowsAttention {                                     // see attention_rows
 };
 
 extern "C" void attend_rows_fp32(const RowsAttention& rows, bool is_backward);
-extern "C" long attention_scratch(long width, long longest);
 
 struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
-    const long *rows, *lengths;
+    const long *rows, *lengths;  // places whose tokens are computed, and cells that each sentence attends to
     const int* ancestors;
     long of_position, of_sentence, of_place, of_ancestors, beam, longest;
 };
@@ -112,10 +111,19 @@ struct Embedding {
     const float *tokens, *positions;  // (vocabulary, dim); (positions, dim) to add, or none
     long last;                        // position in that table, for later ones too
     float scale;                      // of tokens
+
+    void write(float* to, long token, long position, long dim) const {
+        const float *vector = tokens + token * dim, *added = positions + std::min(position, last) * dim;
+        for (long i = 0; i < dim; i++) to[i] = vector[i] * scale + (positions ? added[i] : 0);
+    }
 };
+
+// Embeddings of source rows become memory. Attention has the sentences, and nothing else of its arguments.
+extern "C" void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch);
 
 // Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
 // scratch, rows.
 typedef void Decode(
     const Layers&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, float*, long
 );
+extern "C" Decode *decode_fp32, *decode_bf16;  // for cells of these types

@@ -158,12 +158,8 @@ static void decode(
     float* x, float* scratch, long rows
 ) {
     const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
-    for (long row = 0; row < rows; row++) {
-        const float* token = embedding.tokens + tokens[places[0].rows[row]] * d.dim;
-        const float* added = embedding.positions + std::min(position(row), embedding.last) * d.dim;
-        float* to = x + row * d.dim;
-        for (long i = 0; i < d.dim; i++) to[i] = token[i] * embedding.scale + (embedding.positions ? added[i] : 0);
-    }
+    for (long row = 0; row < rows; row++)
+        embedding.write(x + row * d.dim, tokens[places[0].rows[row]], position(row), d.dim);
     State s(d, x, scratch, rows);
     for (const Layer* layer = d.layers; layer < d.layers + d.count; layer++, cells += 2) {
         s.sublayer(layer->norms[0], [&](const float* input) {
@@ -187,7 +183,6 @@ extern "C" {
 Decode* decode_fp32 = decode<float>;
 Decode* decode_bf16 = decode<Bfloat16>;
 
-// All tokens of sentences pass through the encoder; `sentences` is what attention needs but tensors.
 void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch) {
     RowsAttention rows = sentences;
     State s(d, x, scratch, rows.query_offsets[rows.sentences]);

@@ -10,6 +10,7 @@ N rows, I inputs, O outputs, V vocabulary; B sentences, K places for hypotheses 
 import ctypes
 import functools
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from nmt.batching.batch import Rows
 from nmt.kernels.compiling import library
-from nmt.kernels.reference import Cells, DecoderWeights, LayerWeights, Places, SearchRules, rotary_angles
+from nmt.kernels.reference import Cells, Finished, LayerWeights, ModelWeights, Places, SearchRules, rotary_angles
 
 _LONG, _POINTER, _BOOL, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_bool, ctypes.c_float
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, _BOOL)
@@ -31,6 +32,7 @@ _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 _ROWS, _AMX_ROWS = (1, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
 _TILES = "multiply_tiles_bf16"
 _BLOCK = 128  # rows whose logits are computed at a time in a search
+ENCODER_ROWS = 1024  # that are encoded at a time: of so many, the feed-forward layers fit in the cache of a core
 _STEPS = 16  # of a search in one call, which signals do not interrupt
 
 
@@ -98,15 +100,10 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProd
     return ConstantProduct(weight, bias, precision, _TILES if with_amx else f"multiply_{precision}")
 
 
-# steps of a search
+# searches
 
 
-class _Struct(ctypes.Structure):
-    # A tensor that it points to. A cache may drop it: two threads that make an entry at a time get two, one is kept.
-    table: Tensor | None = None
-
-
-class _Layers(_Struct):
+class _Layers(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("layers", "last_weight", "last_bias", "rotations")),
         *((name, _LONG) for name in ("count", "dim", "heads", "inner", "activation", "is_pre_norm")),
@@ -114,55 +111,7 @@ class _Layers(_Struct):
     )
 
 
-class Layers:
-    """The layers of an encoder or a decoder, see `Kernels.encoder`."""
-
-    def __init__(self, weights: LayerWeights) -> None:
-        loaded, settings = library(), weights.settings
-        assert loaded is not None
-        self._weights, self._encode = weights, loaded.encode
-        products = [product for layer in weights.products for product in layer if product is not None]
-        addresses = [
-            [0 if product is None else product.address for product in products]
-            + [pointer for norm in norms for pointer in _pointers(norm)]
-            for products, norms in zip(weights.products, weights.norms, strict=True)
-        ]
-        self._layers = (_LONG * (12 * len(addresses)))(*(address for layer in addresses for address in layer))
-        self._dim, self._heads, self._is_rotary = settings.dim, settings.heads, settings.positions == "rotary"
-        # the outputs of the widest product, and the inputs of the one that converts most of a row
-        self._wide = max(product.outputs for product in products)
-        self._scratch_of_products = max(products, key=lambda product: product.scratch(1)).scratch
-        self._scratch_of_attention = _SCRATCH(("attention_scratch", loaded))
-        activation, is_pre = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
-        self._sizes = len(addresses), self._dim, self._heads, settings.feed_forward, activation, is_pre
-
-    def encode(self, x: Tensor, rows: Rows) -> Tensor:
-        """Return memory (M, D) for the embeddings of source rows."""
-        width = self._dim // self._heads
-        offsets, sizes = rows.offsets, (len(rows.lengths), self._heads, width, rows.longest, 1, False)
-        assert (offsets.dtype == np.int64, offsets.flags.c_contiguous, offsets[-1]) == (True, True, len(x))
-        attention = (_LONG * 22)(*[0] * 9, offsets.ctypes.data, offsets.ctypes.data, *[0] * 5, *sizes)
-        x = x.to(torch.float32, copy=True)
-        scratch = self._scratch(len(x), self._scratch_of_attention(width, rows.longest))
-        self._encode(ctypes.byref(self._struct(rows.longest)), attention, *_addresses(x, scratch))
-        return x
-
-    def _scratch(self, rows: int, least: int, before: int = 0) -> Tensor:
-        """Return scratch for the layers of so many rows, behind other scratch."""
-        of_products = max(least, self._scratch_of_products(rows))
-        return torch.empty(before + rows * (3 * self._dim + self._wide) + of_products)
-
-    def _struct(self, longest: int) -> _Layers:
-        """Return the arguments that are the same in each call, for positions below `longest`."""
-        rotations = _rotations(1 << longest.bit_length(), self._dim // self._heads) if self._is_rotary else None
-        address = 0 if rotations is None else rotations.data_ptr()
-        pointers = ctypes.addressof(self._layers), *_pointers(self._weights.last_norm), address
-        struct = _Layers(*pointers, *self._sizes, self._weights.settings.norm_epsilon)
-        struct.table = rotations
-        return struct
-
-
-class _Embedding(_Struct):
+class _Embedding(ctypes.Structure):
     _fields_ = (("tokens", _POINTER), ("positions", _POINTER), ("last", _LONG), ("scale", _FLOAT))
 
 
@@ -170,6 +119,16 @@ class _Output(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("product", "screen", "weights", "bias")),
         *((name, _LONG) for name in ("vocabulary", "is_bf16")),
+    )
+
+
+class _Model(ctypes.Structure):
+    # What it points to. Tables of positions are kept here, since two threads may make the same ones at a time.
+    tables: Sequence[Tensor | None] = ()
+    outputs: Sequence[ConstantProduct] = ()
+    _fields_ = (
+        *(("encoder", _Layers), ("decoder", _Layers), ("source", _Embedding), ("target", _Embedding)),
+        *(("output", _Output), ("key_values", _POINTER), ("is_bf16", _LONG)),
     )
 
 
@@ -181,91 +140,166 @@ class _Rules(ctypes.Structure):
     )
 
 
-class Decoder(Layers):
-    """The decoder in a search, see `nmt.kernels.reference.Decoder`."""
+class _Search(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("ids", "offsets", "source_lengths")),
+        *(("longest", _LONG), ("beams", _LONG * 13), ("rules", _Rules), ("cells", _POINTER), ("scratch", _POINTER)),
+    )
 
-    def __init__(self, weights: DecoderWeights, precision: str) -> None:
-        super().__init__(weights.layers)
-        self._decoder, self._precision, loaded = weights, precision, library()
+
+class ModelKernels:
+    """All layers of a model, see `nmt.kernels.reference.ModelKernels`."""
+
+    def __init__(self, weights: ModelWeights, precision: str) -> None:
+        self._weights, self._precision, loaded = weights, precision, library()
         assert loaded is not None
+        self._encode, self._begin, self._continue = loaded.encode, loaded.begin_search, loaded.continue_search
+        self._continue.restype = _BOOL
         names = {torch.float32: "decode_fp32", torch.bfloat16: "decode_bf16"}
         self._decode = {dtype: _DECODE.in_dll(loaded, name) for dtype, name in names.items()}
-        self._search = loaded.search_hypotheses
+        self._scratch_of_attention = _SCRATCH(("attention_scratch", loaded))
+        self._dim, self._heads = weights.decoder.settings.dim, weights.decoder.settings.heads
+        self._layers = [_addresses_of(layers) for layers in (weights.encoder, weights.decoder)]
+        self._key_values = (_LONG * len(weights.key_values))(*(product.address for product in weights.key_values))
+        products: list[ConstantProduct] = [
+            product for layers in weights[:2] for layer in layers.products for product in layer if product
+        ]
+        # the outputs of the widest product, and the inputs of the one that converts most of a row
+        self._wide = max(product.outputs for product in products)
+        self._converts_most = max(products, key=lambda product: product.scratch(1))
+        self._models = dict[tuple[int, bool], _Model]()
+
+    def encode(self, x: Tensor, rows: Rows) -> Tensor:
+        """Return memory (M, D) for the embeddings of source rows."""
+        width, offsets = self._dim // self._heads, rows.offsets
+        assert (offsets.dtype == np.int64, offsets.flags.c_contiguous, offsets[-1]) == (True, True, len(x))
+        sizes = len(rows.lengths), self._heads, width, rows.longest, 1, False
+        attention = (_LONG * 22)(*[0] * 9, offsets.ctypes.data, offsets.ctypes.data, *[0] * 5, *sizes)
+        x = x.to(torch.float32, copy=True)
+        scratch = torch.empty(self._scratch(len(x), self._scratch_of_attention(width, rows.longest)))
+        self._encode(ctypes.byref(self._model(rows.longest).encoder), attention, *_addresses(x, scratch))
+        return x
 
     def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
         """Return hidden states (N, D) for the newest tokens in all places (B, K)."""
+        (targets, places), (sources, source_places) = target, source
         assert (tokens.dtype, tokens.is_contiguous()) == (torch.int64, True)
-        rows = len(target[1].rows)
-        arguments, longest = self._arguments(target, source)
-        x = tokens.new_empty(rows, self._dim, dtype=torch.float32)
-        scratch = self._scratch(rows, (2 + self._heads) * longest)
-        layers, embedding, places, cells = arguments
-        pointers = ctypes.addressof(layers), ctypes.addressof(embedding), tokens.data_ptr(), places, cells
-        self._decode[target[0][0].dtype](*pointers, x.data_ptr(), scratch.data_ptr(), rows)
-        return x
-
-    def search(self, beams: Any, target: Cells, source: Cells, rules: SearchRules) -> None:
-        """Extend all hypotheses by several tokens."""
-        weights, (layers, embedding, places, cells), longest = self._decoder, *self._arguments(target, source)
-        screen = self._screen if rules.is_greedy and not rules.log_probs else None
-        state = (
-            beams.log_probs, beams.tokens, beams.lengths, beams.limits, beams.history, beams.finished,
-            beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
-        )  # fmt: skip
-        assert all(tensor.is_contiguous() for tensor in state)
-        beam, best, positions = beams.log_probs.size(1), beams.finished.size(1), beams.history.size(3)
-        struct = (_LONG * 13)(*(tensor.data_ptr() for tensor in state), len(beams.lengths), beam, best, positions)
-        output = _Output(
-            weights.product.address, 0 if screen is None else screen[0].address,
-            0 if screen is None else screen[1].data_ptr(), 0 if weights.bias is None else weights.bias.data_ptr(),
-            weights.vocabulary, self._precision == "bf16",
-        )  # fmt: skip
-        candidates, is_normalized = 1 if rules.is_greedy else beam + 1, rules.log_probs or not rules.is_greedy
-        of_rules = _Rules(
-            rules.penalties.data_ptr(), candidates, rules.growth, rules.is_greedy, is_normalized, rules.margin
-        )
-        rows = beams.log_probs.numel()
-        of_products = max(one.scratch(rows) for one in (weights.product, *(screen or ())[:1]))
-        before = rows * self._dim + min(rows, _BLOCK) * weights.product.outputs  # hidden states and logits
-        scratch = self._scratch(rows, max(of_products, (2 + self._heads) * longest), before)
-        decode = ctypes.byref(self._decode[target[0][0].dtype])
-        structs = (ctypes.byref(one) for one in (layers, embedding, output))
-        self._search(
-            decode, *structs, struct, ctypes.byref(of_rules), places, cells, *_addresses(scratch), _LONG(_STEPS)
-        )
-
-    def _arguments(self, target: Cells, source: Cells) -> tuple[tuple[Any, ...], int]:
-        """Return layers, embedding, places and cells for a kernel, and the number of positions of the cells."""
-        (targets, places), (sources, source_places), weights = target, source, self._decoder
-        longest = max(len(targets[0]), len(sources[0]))
-        table = weights.positions(longest)
-        last, address = (0, 0) if table is None else (len(table) - 1, table.data_ptr())
-        embedding = _Embedding(weights.tokens.data_ptr(), address, last, weights.scale)
-        embedding.table = table
+        rows, longest = len(places.rows), max(len(targets[0]), len(sources[0]))
         both = *_checked_places(targets, places), *_checked_places(sources, source_places)
         cells = [tensor.data_ptr() for pair in zip(targets, sources, strict=True) for tensor in pair]
         arrays = (_LONG * len(both))(*both), (_LONG * len(cells))(*cells)
-        return (self._struct(longest), embedding, *arrays), longest
+        x = tokens.new_empty(rows, self._dim, dtype=torch.float32)
+        scratch, model = torch.empty(self._scratch(rows, (2 + self._heads) * longest)), self._model(longest)
+        pointers = ctypes.addressof(model.decoder), ctypes.addressof(model.target), tokens.data_ptr(), *arrays
+        self._decode[targets[0].dtype](*pointers, x.data_ptr(), scratch.data_ptr(), rows)
+        return x
+
+    def search(
+        self, sentences: Sequence[Sequence[int]], limits: Sequence[int], sizes: tuple[int, int], rules: SearchRules
+    ) -> Finished:
+        """Search, see `continue_search` in search.cpp."""
+        (beam, best), count, longest, positions = sizes, len(sentences), max(map(len, sentences)), max(limits)
+        ids, offsets = np.array([*chain.from_iterable(sentences)]), np.cumsum([0, *map(len, sentences)])
+        shape, finished = (count, beam), (count, best)
+        state: list[NDArray[Any]] = [
+            np.empty(shape, np.float32), np.empty(shape, np.int64), np.empty(count, np.int64), np.array(limits),
+            np.empty((*shape, 2, positions), np.int32), np.empty(finished, np.float32), np.empty(finished, np.float32),
+            np.empty(finished, np.int64), np.empty((*finished, positions), np.int32),
+        ]  # fmt: skip
+        source_lengths, (log_probs, lengths, tokens) = np.empty(count, np.int64), state[-3:]
+        model = self._model(max(longest, positions), rules.is_greedy and not rules.log_probs)
+        cells = torch.empty(
+            len(self._key_values), count * (longest + positions * beam), 2 * self._dim,
+            dtype=torch.bfloat16 if model.is_bf16 else torch.float32,
+        )  # fmt: skip
+        rows, all_hypotheses = min(len(ids), max(longest, ENCODER_ROWS)), count * beam
+        to_encode = self._scratch(rows, self._scratch_of_attention(self._dim // self._heads, longest))
+        of_output = max(one.scratch(all_hypotheses) for one in model.outputs)
+        to_decode = self._scratch(all_hypotheses, max(of_output, (2 + self._heads) * max(longest, positions)))
+        logits = min(all_hypotheses, _BLOCK) * self._weights.product.outputs
+        scratch = torch.empty(max(rows * self._dim + to_encode, all_hypotheses * self._dim + logits + to_decode))
+        of_rules = (
+            *(rules.penalties.data_ptr(), 1 if rules.is_greedy else beam + 1, rules.growth, rules.is_greedy),
+            *(rules.log_probs or not rules.is_greedy, rules.margin),
+        )
+        beams = (_LONG * 13)(*(array.ctypes.data for array in state), count, beam, best, positions)
+        arrays = (array.ctypes.data for array in (ids, offsets, source_lengths))
+        search = _Search(*arrays, longest, beams, of_rules, cells.data_ptr(), scratch.data_ptr())
+        arguments = ctypes.byref(model), ctypes.byref(search)
+        self._begin(*arguments, _LONG(ENCODER_ROWS))
+        while self._continue(*arguments, _LONG(_STEPS)):
+            pass
+        return tokens.tolist(), log_probs.tolist(), lengths.tolist()
+
+    def _scratch(self, rows: int, least: int) -> int:
+        """Return how many numbers the layers need for so many rows; `least` is what attention needs."""
+        return rows * (3 * self._dim + self._wide) + max(least, self._converts_most.scratch(rows))
+
+    def _model(self, longest: int, is_screened: bool = False) -> _Model:
+        """Return the arguments that are the same in each call, for positions below `longest`."""
+        key = 1 << longest.bit_length(), is_screened
+        if (model := self._models.get(key)) is None:
+            model = self._models[key] = self._made(*key)
+        return model
+
+    def _made(self, positions: int, is_screened: bool) -> _Model:
+        weights, layers, embeddings = self._weights, list[_Layers](), list[_Embedding]()
+        tables = list[Tensor | None]()
+        for (settings, _, norms, last_norm), addresses in zip(weights[:2], self._layers, strict=True):
+            rotations = _rotations(positions, self._dim // self._heads) if settings.positions == "rotary" else None
+            activation, is_pre_norm = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
+            sizes = len(norms), self._dim, self._heads, settings.feed_forward, activation, is_pre_norm
+            pointers = ctypes.addressof(addresses), *_pointers(last_norm), _address(rotations)
+            layers.append(_Layers(*pointers, *sizes, settings.norm_epsilon))
+            tables.append(rotations)
+        for tokens, scale, table_of in weights[2:4]:
+            table = table_of(positions)
+            last = 0 if table is None else len(table) - 1
+            embeddings.append(_Embedding(tokens.data_ptr(), _address(table), last, scale))
+            tables.append(table)
+        screen, matrix = self._screen if is_screened else (None, None)
+        output = _Output(
+            *(weights.product.address, screen.address if screen else 0, _address(matrix), _address(weights.bias)),
+            *(weights.vocabulary, self._precision == "bf16"),
+        )
+        model = _Model(*layers, *embeddings, output, ctypes.addressof(self._key_values), self._precision != "fp32")
+        model.tables, model.outputs = tables, [weights.product, *([screen] if screen else [])]
+        return model
 
     @functools.cached_property
-    def _screen(self) -> tuple[ConstantProduct, Tensor] | None:
+    def _screen(self) -> tuple[ConstantProduct | None, Tensor | None]:
         """The product to logits in eight bits, and the weights that refine the largest of them.
 
         Those at most 2 below the largest are as precise as in the other products, the rest have errors of hundredths.
         """
-        weights = self._decoder
+        weights = self._weights
         screen = (
             None if self._precision == "int8" or weights.bias is not None else product(weights.matrix, None, "int8")
         )
         dtype = torch.bfloat16 if self._precision == "bf16" else torch.float32
-        return None if screen is None else (screen, weights.matrix.to(dtype).float().contiguous())
+        return screen, None if screen is None else weights.matrix.to(dtype).float().contiguous()
 
 
-def has_kernels(weights: LayerWeights) -> bool:
+def has_kernels(weights: ModelWeights) -> bool:
     """Return whether all products and the score of attention have a kernel."""
-    settings, products = weights.settings, [product for layer in weights.products for product in layer]
+    settings = weights.decoder.settings
+    products = [product for layers in weights[:2] for layer in layers.products for product in layer]
     scores = settings.attention_score == "scaled_dot" and settings.positions != "relative"
     return scores and all(product is None or isinstance(product, ConstantProduct) for product in products)
+
+
+def _addresses_of(layers: LayerWeights) -> Any:
+    """Return the addresses of the products and norms of each layer."""
+    addresses = [
+        [0 if product is None else product.address for product in products]
+        + [pointer for norm in norms for pointer in _pointers(norm)]
+        for products, norms in zip(layers.products, layers.norms, strict=True)
+    ]
+    return (_LONG * (12 * len(addresses)))(*(address for layer in addresses for address in layer))
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _pointers(norm: nn.LayerNorm | None) -> tuple[int, int]:

@@ -49,7 +49,6 @@ class Places:
 
 
 Cells = tuple[Sequence[Tensor], Places]  # of each layer, and what is read of them
-Encoder = Callable[[Tensor, Rows], Tensor]  # of embeddings (M, D); (M, D)
 
 
 class LayerWeights(NamedTuple):
@@ -63,13 +62,22 @@ class LayerWeights(NamedTuple):
     last_norm: nn.LayerNorm | None
 
 
-class DecoderWeights(NamedTuple):
-    """What a decoder computes with in a search."""
+class EmbeddingWeights(NamedTuple):
+    """The embeddings of one side."""
 
-    layers: LayerWeights
-    tokens: Tensor  # (V and padding, D) the embeddings
+    tokens: Tensor  # (V and padding, D)
     scale: float  # of them
     positions: Callable[[int], Tensor | None]  # for a number of positions a table to add, for later ones its last row
+
+
+class ModelWeights(NamedTuple):
+    """What a model computes with in inference."""
+
+    encoder: LayerWeights
+    decoder: LayerWeights
+    source: EmbeddingWeights
+    target: EmbeddingWeights
+    key_values: Sequence[Any]  # products of each layer of the decoder, from memory
     product: Any  # to logits
     matrix: Tensor  # (V and padding, D) of that product
     bias: Tensor | None  # (V and padding) to add
@@ -86,14 +94,27 @@ class SearchRules(NamedTuple):
     log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
 
 
-class Decoder(Protocol):
-    """All layers of a decoder in one kernel; cells are those of target and source."""
+# Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
+# with `</s>`; 0 where there is none.
+Finished = tuple[list[list[list[int]]], list[list[float]], list[list[int]]]
+
+
+class ModelKernels(Protocol):
+    """All layers of a model in one kernel, and whole searches."""
+
+    def encode(self, x: Tensor, rows: Rows) -> Tensor:
+        """Return memory (M, D) for the embeddings of source rows."""
 
     def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
-        """Return the hidden states (N, D) for the newest tokens in all places (B, K)."""
+        """Return the hidden states (N, D) for the newest tokens in all places (B, K); cells are those of both sides."""
 
-    def search(self, beams: Any, target: Cells, source: Cells, rules: SearchRules) -> None:
-        """Extend all hypotheses by several tokens, as `nmt.decoding.search.Search.step` does by one."""
+    def search(
+        self, sentences: Sequence[Sequence[int]], limits: Sequence[int], sizes: tuple[int, int], rules: SearchRules
+    ) -> Finished:
+        """Search as `nmt.decoding.search.Search` does, with K hypotheses of each sentence of which n are returned.
+
+        Sentences are source ids with `</s>`, sizes (K, n).
+        """
 
 
 class Kernels:
@@ -224,12 +245,8 @@ class Kernels:
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
-    def encoder(self, weights: LayerWeights) -> Encoder | None:
-        """Return one kernel for all layers of an encoder; None if there is none, and they are computed one by one."""
-        return None
-
-    def decoder(self, weights: DecoderWeights) -> Decoder | None:
-        """Return kernels for all layers of a decoder; None if there are none, and they are computed one by one."""
+    def model(self, weights: ModelWeights) -> ModelKernels | None:
+        """Return kernels for a whole model; None if there are none, and its layers are computed one by one."""
         return None
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-struct Beams {  // sentences, K hypotheses of each, n to return: see `nmt.decoding.beam.Beams`
+struct Beams {  // as `nmt.decoding.beam.Beams`
     float* log_probs;
     long *tokens, *lengths, *limits;
     int* history;
@@ -80,36 +80,43 @@ static void best_tokens(
     }
 }
 
-// Beam search, as `nmt.decoding.beam.advance`: each row (ascending) has its best `width` next tokens. An exact search
-// has an infinite margin.
+struct Rules {  // of a search; greedy search takes one candidate of each hypothesis
+    const float* penalties;
+    long candidates, growth, is_greedy, is_normalized;
+    float margin;
+};
+
+// Beam search, as `nmt.decoding.beam.advance`, of hypotheses whose places are ascending, and have their best next tokens.
+// An exact search has an infinite margin.
 static void advance(
-    const Beams& b, const long* rows, const float* next_log_probs, const long* next_tokens, const float* penalties,
-    long count, long width, float margin, long growth
+    const Beams& b, const std::vector<long>& places, const float* next_log_probs, const long* next_tokens,
+    const Rules& rules
 ) {
     std::vector<Candidate> list(2 * b.beam);
     std::vector<int> before(b.beam * 2 * b.positions);
-    const long* const end = rows + count;
-    while (rows < end) {
-        const long sentence = *rows / b.beam, length = b.lengths[sentence];
+    for (auto at = places.begin(); at < places.end();) {
+        const long sentence = *at / b.beam, length = b.lengths[sentence];
         std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, Beams::LAST});
-        for (; rows < end && *rows / b.beam == sentence; rows++, next_log_probs += width, next_tokens += width)
-            for (long i = 0; i < width; i++) {
-                const float log_prob = b.log_probs[*rows] + next_log_probs[i];
+        for (; at < places.end() && *at / b.beam == sentence; at++) {
+            for (long i = 0; i < rules.candidates; i++) {
+                const float log_prob = b.log_probs[*at] + next_log_probs[i];
                 if (!(log_prob > list.back().log_prob)) break;  // nor is the rest, or it is not a number
-                insert(list, {log_prob, *rows % b.beam, next_tokens[i]});
+                insert(list, {log_prob, *at % b.beam, next_tokens[i]});
             }
+            next_log_probs += rules.candidates, next_tokens += rules.candidates;
+        }
         float* finished = b.finished + sentence * b.best;
         for (long rank = 0; rank < b.beam && list[rank].log_prob > -INFINITY; rank++) {
-            const float normalized = list[rank].log_prob / penalties[length];
+            const float normalized = list[rank].log_prob / rules.penalties[length];
             float* worst = std::min_element(finished, finished + b.best);
             if (list[rank].token != Beams::LAST || !(normalized > *worst)) continue;
             *worst = normalized;
             b.finish(sentence, worst - finished, list[rank].log_prob, b.history_of(sentence, list[rank].parent));
         }
         const long limit = b.limits[sentence];
-        const long longest = std::isinf(margin) ? limit : std::min(limit, length + length / growth + 1);
-        const float bound = *std::min_element(finished, finished + b.best) * penalties[longest];
-        const float least = list[b.best - 1].log_prob - margin;
+        const long longest = std::isinf(rules.margin) ? limit : std::min(limit, length + length / rules.growth + 1);
+        const float bound = *std::min_element(finished, finished + b.best) * rules.penalties[longest];
+        const float least = list[b.best - 1].log_prob - rules.margin;
         int* history = b.history_of(sentence, 0);
         for (long row = 0; row < 2 * b.beam; row++)
             std::copy_n(history + row * b.positions, length, &before[row * b.positions]);
@@ -179,50 +186,116 @@ struct Output {  // of the decoder's hidden states
     }
 };
 
-struct Rules {  // of a search; greedy search takes one candidate of each hypothesis
-    const float* penalties;
-    long candidates, growth, is_greedy, is_normalized;
-    float margin;
+struct Model {
+    Layers encoder, decoder;
+    Embedding source, target;
+    Output output;
+    const Product* const* key_values;  // of each layer of the decoder
+    long is_bf16;                      // whether cells are
 };
 
+struct Search {  // of the ids of sentences, the first of which have these offsets in the ids
+    const long *ids, *offsets;
+    long *source_lengths, longest;  // and the longest of them
+    Beams beams;
+    Rules rules;
+    void* cells;  // of each layer: sources (sentences, longest), targets (positions, sentences, beam)
+    float* scratch;
+
+    long cells_of_source() const { return beams.sentences * longest; }
+    long cells_of_target() const { return beams.positions * beams.sentences * beams.beam; }
+};
+
+// Write the keys and values of some sources to their cells. Scratch has embeddings, and what `encode` needs.
+template <class Number>
+static void encode_sources(const Model& m, const Search& s, long first, long end) {
+    const long dim = m.encoder.dim, begin = s.offsets[first], count = s.offsets[end] - begin;
+    float *x = s.scratch, *rest = x + count * dim;
+    std::vector<long> offsets;
+    for (long sentence = first; sentence <= end; sentence++) offsets.push_back(s.offsets[sentence] - begin);
+    const auto each_token = [&](auto function) {
+        for (long sentence = first; sentence < end; sentence++)
+            for (long position = 0; position < s.source_lengths[sentence]; position++)
+                function(sentence, position, offsets[sentence - first] + position);
+    };
+    each_token([&](long, long position, long row) {
+        m.source.write(x + row * dim, s.ids[begin + row], position, dim);
+    });
+    RowsAttention sentences{};
+    sentences.query_offsets = sentences.key_offsets = offsets.data();
+    sentences.sentences = end - first, sentences.heads = m.encoder.heads, sentences.width = dim / m.encoder.heads;
+    sentences.longest = *std::max_element(s.source_lengths + first, s.source_lengths + end), sentences.threads = 1;
+    encode(m.encoder, sentences, x, rest);
+    for (long layer = 0; layer < m.decoder.count; layer++) {
+        const Product* product = m.key_values[layer];
+        product->multiply(*product, rest + count * 2 * dim, rest, x, count, false);
+        Number* cells = (Number*)s.cells + layer * (s.cells_of_source() + s.cells_of_target()) * 2 * dim;
+        each_token([&](long sentence, long position, long row) {
+            Number* cell = cells + (sentence * s.longest + position) * 2 * dim;
+            for (long i = 0; i < 2 * dim; i++) cell[i] = rest[row * 2 * dim + i];
+        });
+    }
+}
+
 extern "C" {
-// At most so many steps of all hypotheses. Scratch has hidden states, logits, and what `decode` needs.
-void search_hypotheses(
-    Decode* const& decode, const Layers& layers, const Embedding& embedding, const Output& output, const Beams& b,
-    const Rules& rules, const Places (&places)[2], void* const* cells, float* scratch, long steps
-) {
+// Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis.
+void begin_search(const Model& m, const Search& s, long tokens) {
+    const Beams& b = s.beams;
+    for (long first = 0, end = 0; first < b.sentences; first = end) {
+        for (; end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens); end++)
+            s.source_lengths[end] = s.offsets[end + 1] - s.offsets[end];
+        m.is_bf16 ? encode_sources<Bfloat16>(m, s, first, end) : encode_sources<float>(m, s, first, end);
+    }
+    for (long sentence = 0; sentence < b.sentences; sentence++) {
+        b.lengths[sentence] = 0;
+        for (long place = 0; place < b.beam; place++) b.extend(sentence, place, place ? -INFINITY : 0, Beams::FIRST);
+        b.lengths[sentence] = 1;
+    }
+    std::fill_n(b.finished, b.sentences * b.best, -INFINITY), std::fill_n(b.finished_lengths, b.sentences * b.best, 0);
+}
+
+// At most so many steps of all hypotheses; returns whether any is active. Scratch has hidden states, logits, and what
+// `decode` needs.
+bool continue_search(const Model& m, const Search& s, long steps) {
+    const Beams& b = s.beams;
+    const Rules& rules = s.rules;
+    const long dim = m.decoder.dim, stride = m.output.product->outputs, size = 2 * dim * (m.is_bf16 ? 2 : 4);
     std::vector<long> rows, tokens;
     std::vector<float> log_probs;
     std::vector<char> must_end;
-    Places active[2] = {places[0], places[1]};
-    for (; steps > 0; steps--) {
+    std::vector<void*> cells;
+    for (long layer = 0; layer < m.decoder.count; layer++) {
+        char* source = (char*)s.cells + layer * (s.cells_of_source() + s.cells_of_target()) * size;
+        cells.push_back(source + s.cells_of_source() * size), cells.push_back(source);
+    }
+    for (;; steps--) {
         rows.clear();
         for (long place = 0; place < b.sentences * b.beam; place++)
             if (b.log_probs[place] > -INFINITY) rows.push_back(place);
-        const long count = rows.size(), size = count * rules.candidates;
-        if (!count) return;
-        active[0].rows = active[1].rows = rows.data();
-        const long stride = output.product->outputs;
-        float *x = scratch, *logits = x + count * layers.dim, *rest = logits + std::min(count, BLOCK) * stride;
-        decode(layers, embedding, b.tokens, active, cells, x, rest, count);
-        log_probs.resize(size), tokens.resize(size), must_end.resize(count);
+        const long count = rows.size(), block = std::min(count, BLOCK);
+        if (!count || !steps) return count;
+        const Places places[2] = {
+            {rows.data(), b.lengths, b.history + b.positions, b.sentences * b.beam * 2 * dim, b.beam * 2 * dim, 2 * dim,
+             2 * b.positions, b.beam, b.positions},
+            {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
+        };
+        float *x = s.scratch, *logits = x + count * dim, *rest = logits + block * stride;
+        (m.is_bf16 ? decode_bf16 : decode_fp32)(m.decoder, m.target, b.tokens, places, cells.data(), x, rest, count);
+        log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size()), must_end.resize(count);
         for (long row = 0; row < count; row++)
             must_end[row] = b.limits[rows[row] / b.beam] == b.lengths[rows[row] / b.beam];
-        for (long row = 0; row < count; row += BLOCK) {
-            const long block = std::min(BLOCK, count - row), first = row * rules.candidates;
-            output.logits(logits, x + row * layers.dim, rest, block);
+        for (long row = 0; row < count; row += block) {
+            const long part = std::min(block, count - row), first = row * rules.candidates;
+            m.output.logits(logits, x + row * dim, rest, part);
             best_tokens(
-                logits, &must_end[row], &log_probs[first], &tokens[first], block, output.vocabulary, stride,
+                logits, &must_end[row], &log_probs[first], &tokens[first], part, m.output.vocabulary, stride,
                 rules.candidates, rules.is_normalized
             );
         }
         if (rules.is_greedy)
             extend_each(b, rows, log_probs.data(), tokens.data());
         else
-            advance(
-                b, rows.data(), log_probs.data(), tokens.data(), rules.penalties, count, rules.candidates,
-                rules.margin, rules.growth
-            );
+            advance(b, rows, log_probs.data(), tokens.data(), rules);
     }
 }
 }

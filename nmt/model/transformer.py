@@ -17,8 +17,16 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, DecoderWeights, Encoder, Kernels, LayerWeights, Product, Stream
-from nmt.kernels.reference import Decoder as DecoderKernels
+from nmt.kernels.reference import (
+    PLAIN,
+    EmbeddingWeights,
+    Kernels,
+    LayerWeights,
+    ModelKernels,
+    ModelWeights,
+    Product,
+    Stream,
+)
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoid_table, sinusoids
@@ -32,8 +40,7 @@ class Transformer(nn.Module):
     """Encoder and decoder over token ids."""
 
     kernels = PLAIN
-    _encode: Encoder | None = None  # kernels of all layers, after `for_inference`
-    decoder_kernels: DecoderKernels | None = None
+    model_kernels: ModelKernels | None = None  # of all layers, after `for_inference`
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -87,8 +94,8 @@ class Transformer(nn.Module):
     def encode(self, rows: Rows) -> Tensor:
         """Map source rows to memory (M, D)."""
         x = self.source_embedding(rows)
-        if self._encode is not None:
-            return self._encode(x, rows)
+        if self.model_kernels is not None:
+            return self.model_kernels.encode(x, rows)
         stream: Stream = (x, None)
         for layer in self.encoder:
             stream = layer(stream, rows)
@@ -114,8 +121,8 @@ class Transformer(nn.Module):
         """
         places = cache.places
         cache.source_places.rows = places.rows
-        if self.decoder_kernels is not None:
-            return self.decoder_kernels.step(tokens, *cache.sides)
+        if self.model_kernels is not None:
+            return self.model_kernels.step(tokens, *cache.sides)
         cache.positions = places.lengths[places.rows // places.beam] - 1
         x = self.target_embedding.at(tokens.flatten()[places.rows], cache.positions, places.longest)
         stream: Stream = (x, None)
@@ -150,15 +157,23 @@ class Transformer(nn.Module):
                 if isinstance(linear, Linear) and (product := kernels.prepared(linear.weight, linear.bias)):
                     setattr(parent, name, PreparedLinear(linear, product))
         if copied.is_prepared:
-            copied._encode = kernels.encoder(layer_weights(self.settings, copied.encoder, copied.encoder_norm))
-            layers = layer_weights(self.settings, copied.decoder, copied.decoder_norm)
-            output, bias = cast(PreparedLinear, copied.output), copied.output_bias
-            matrix, vocabulary = output.weight.detach(), output.out_features
-            weights = layers, *copied.target_embedding.weights(), output.product, matrix
-            copied.decoder_kernels = kernels.decoder(
-                DecoderWeights(*weights, bias=None if bias is None else bias.detach(), vocabulary=vocabulary)
-            )
+            copied.model_kernels = kernels.model(copied._weights())
         return copied.eval()
+
+    def _weights(self) -> ModelWeights:
+        """Return what a prepared model computes with."""
+        output, bias = cast(PreparedLinear, self.output), self.output_bias
+        return ModelWeights(
+            encoder=layer_weights(self.settings, self.encoder, self.encoder_norm),
+            decoder=layer_weights(self.settings, self.decoder, self.decoder_norm),
+            source=self.source_embedding.weights(),
+            target=self.target_embedding.weights(),
+            key_values=[cast(PreparedLinear, layer.cross_attention.key_value).product for layer in self.decoder],
+            product=output.product,
+            matrix=output.weight.detach(),
+            bias=None if bias is None else bias.detach(),
+            vocabulary=output.out_features,
+        )
 
     def encode_keys_values(self, rows: Rows) -> list[Tensor]:
         """Return the keys and values (M, 2D) of each decoder layer for source rows, in evaluation mode."""
@@ -351,8 +366,8 @@ class Embedding(nn.Module):
             x = x + self.learned(positions.clamp(max=self.learned.num_embeddings - 1))
         return self.kernels.dropout(x, self.dropout) if self.training else x
 
-    def weights(self) -> tuple[Tensor, float, Callable[[int], Tensor | None]]:
-        """Return the vectors of tokens, their scale, and a function of a number of positions: a table to add."""
+    def weights(self) -> EmbeddingWeights:
+        """Return what this module computes with."""
         tokens = self.tokens.weight.detach()
 
         def positions(longest: int) -> Tensor | None:
@@ -360,7 +375,7 @@ class Embedding(nn.Module):
                 return self.learned.weight.detach()
             return sinusoid_table(longest, tokens) if self.is_sinusoidal else None
 
-        return tokens, self.scale, positions
+        return EmbeddingWeights(tokens, self.scale, positions)
 
 
 def with_padding(matrix: Matrix) -> Matrix:

@@ -381,7 +381,7 @@ def test_greedy_search_without_log_probs_finds_what_exact_logits_do(
         exact = search([model], SOURCES, options, prefixes)
         found = search([model], SOURCES, options.model_copy(update={"log_probs": False}), prefixes)
         assert [one.tokens for (one,) in found] == [one.tokens for (one,) in exact]
-        assert ("_screen" in vars(model.decoder_kernels)) == (prefixes is None and ngram is None)
+        assert ("_screen" in vars(model.model_kernels)) == (prefixes is None and ngram is None)
         if precision == "fp32":
             expected = search([plain], SOURCES, options, prefixes)
             assert [one.tokens for (one,) in expected] == [one.tokens for (one,) in exact]
