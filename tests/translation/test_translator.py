@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nmt
+import nmt.translation
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
 from nmt.decoding.engine import balanced_batches, classes_of_lengths, search_all
@@ -414,6 +415,9 @@ def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> No
     assert one.text == translator.translate(SENTENCES[:1])[0].text
     with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'Translater'"):
         nmt.Translater  # type: ignore[attr-defined]  # noqa: B018
+    assert nmt.translation.Translator is nmt.Translator
+    with pytest.raises(AttributeError, match="module 'nmt.translation' has no attribute 'Translater'"):
+        nmt.translation.Translater  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_tag_of_the_training_text_precedes_each_source() -> None:
