@@ -416,7 +416,7 @@ def test_a_string_has_one_translation(tmp_path: Path, loaded: LoadedModel) -> No
     with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'Translater'"):
         nmt.Translater  # type: ignore[attr-defined]  # noqa: B018
     assert nmt.translation.Translator is nmt.Translator
-    with pytest.raises(AttributeError, match="module 'nmt.translation' has no attribute 'Translater'"):
+    with pytest.raises(AttributeError, match=r"module 'nmt\.translation' has no attribute 'Translater'"):
         nmt.translation.Translater  # type: ignore[attr-defined]  # noqa: B018
 
 
