@@ -2,7 +2,7 @@
 #include "kernels.h"
 
 // A tile of a product: with an input of each row and a vector of weights, its sums are in all registers.
-constexpr long VECTORS = REGISTERS / 8, ROWS = (REGISTERS - 1) / (VECTORS + 1);
+constexpr long VECTORS = REGISTERS / 8, ROWS = (REGISTERS - 1) / (VECTORS + 1), WIDTH = VECTORS * LANES;
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
 constexpr long TILE_BLOCK = 128;                   // the same, with AMX
 typedef int Word __attribute__((may_alias));
@@ -125,21 +125,18 @@ static void tile(const Product& p, const Word* inputs, const float* scales, long
         }
 }
 
-// Rows of converted inputs, R at a time, times all weights; what remains, fewer at a time. A sum waits for the one
-// before it, so with few rows several tiles of outputs are computed together.
+// A tile of at most ROWS rows, from this column on; returns the column behind it. A sum waits for the one before it, so
+// if there are no other rows, few rows have several tiles of outputs together.
 template <class P, long R = ROWS>
-static void rows_of(const Product& p, const Word* inputs, const float* scales, long count, float* out, bool relu) {
-    constexpr long SUMS = R * VECTORS, G = SUMS >= P::SUMS ? 1 : 2 * SUMS >= P::SUMS ? 2 : 4, WIDTH = VECTORS * LANES;
-    const long done = count / R * R, of_row = p.inputs / P::DEPTH;
-    for (long column = 0; done && column < p.outputs; column += G * WIDTH)
-        for (long r = 0; r < done; r += R)
-            if (column + G * WIDTH <= p.outputs)
-                tile<P, R, G>(p, inputs + r * of_row, scales + r, column, out + r * p.outputs, relu);
-            else
-                for (long last = column; last < p.outputs; last += WIDTH)
-                    tile<P, R, 1>(p, inputs + r * of_row, scales + r, last, out + r * p.outputs, relu);
+static long tile_of(
+    long rows, bool alone, const Product& p, const Word* inputs, const float* scales, long column, float* out, bool relu
+) {
     if constexpr (R > 1)
-        rows_of<P, R - 1>(p, inputs + done * of_row, scales + done, count - done, out + done * p.outputs, relu);
+        if (rows < R) return tile_of<P, R - 1>(rows, alone, p, inputs, scales, column, out, relu);
+    constexpr long SUMS = R * VECTORS, G = SUMS >= P::SUMS ? 1 : 2 * SUMS >= P::SUMS ? 2 : 4;
+    if (G > 1 && alone && column + G * WIDTH <= p.outputs)
+        return tile<P, R, G>(p, inputs, scales, column, out, relu), column + G * WIDTH;
+    return tile<P, R, 1>(p, inputs, scales, column, out, relu), column + WIDTH;
 }
 
 template <class P>
@@ -147,9 +144,14 @@ static void multiply(const Product& p, void* scratch, float* out, const float* x
     auto* converted = (typename P::Input*)scratch;  // (rows, at most BLOCK; inputs)
     float scales[BLOCK];
     for (; rows > 0; rows -= BLOCK, x += BLOCK * p.inputs, out += BLOCK * p.outputs) {
-        const long count = std::min(BLOCK, rows);
+        const long count = std::min(BLOCK, rows), tiles = (count + ROWS - 1) / ROWS;
         for (long r = 0; r < count; r++) scales[r] = P::convert(&converted[r * p.inputs], x + r * p.inputs, p.inputs);
-        rows_of<P>(p, (const Word*)converted, scales, count, out, relu);
+        for (long column = 0, behind; column < p.outputs; column = behind)
+            for (long t = 0, r = 0, next; t < tiles; t++, r = next) {
+                next = (t + 1) * count / tiles;
+                const Word* inputs = (const Word*)&converted[r * p.inputs];
+                behind = tile_of<P>(next - r, tiles == 1, p, inputs, &scales[r], column, out + r * p.outputs, relu);
+            }
     }
 }
 
@@ -169,7 +171,7 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
         for (long o = 0; o < p.outputs; o += pair)
             for (long row = 0; row < count; row += pair) {
                 const Bfloat16* of_rows = converted + row * p.inputs;
-                const Ints* weights = (const Ints*)p.weights + o / (VECTORS * LANES) * VECTORS * depth + o / LANES % VECTORS;
+                const Ints* weights = (const Ints*)p.weights + o / WIDTH * VECTORS * depth + o / LANES % VECTORS;
                 const bool both = row + LANES < count;
                 _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
                 for (long i = 0; i < depth; i += LANES) {
@@ -194,7 +196,7 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
 #endif
 
 extern "C" {
-extern const long outputs_of_tile = VECTORS * LANES, int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
+extern const long outputs_of_tile = WIDTH, int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
 decltype(Product::multiply) multiply_fp32 = multiply<FP32>;
 decltype(Product::multiply) multiply_bf16 = multiply<BF16>;
 #ifdef __AMX_BF16__
