@@ -97,7 +97,7 @@ struct Layer {
     const float* norms[3][2];  // weight and bias of the norm of each sublayer; an encoder has no second one
 };
 
-struct Layers {
+struct Stack {  // the layers of an encoder or a decoder
     const Layer* layers;
     const float* last_norm[2];  // none with post-norm
     const float* rotations;     // (positions, head width) cosines and sines; none without rotary positions
@@ -118,12 +118,12 @@ struct Embedding {
     }
 };
 
-// Embeddings of source rows become memory. Attention has the sentences, and nothing else of its arguments.
-extern "C" void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch);
+// Embeddings x (rows, dim) of sources become memory, with scratch for `State`. `sentences` has offsets and sizes.
+extern "C" void encode(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch);
 
 // Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
 // scratch, rows.
 typedef void Decode(
-    const Layers&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, float*, long
+    const Stack&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, float*, long
 );
 extern "C" Decode *decode_fp32, *decode_bf16;  // for cells of these types

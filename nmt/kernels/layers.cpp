@@ -12,13 +12,13 @@ static void prefetch(const void* numbers, long bytes) {
 // prefetched: tokens are far apart, and the hardware prefetches only what follows.
 template <class Number>
 static void attend(
-    const Layers& d, const Places& p, void* all_cells, float* out, const float* queries, const float* newest,
+    const Stack& stack, const Places& p, void* all_cells, float* out, const float* queries, const float* newest,
     long stride, float* scratch, long rows
 ) {
     long* visible = (long*)scratch;          // (longest) where the cells are
     float* weights = scratch + 2 * p.longest;  // (heads, longest)
     Number* cells = (Number*)all_cells;
-    const long dim = d.dim, width = dim / d.heads;
+    const long dim = stack.dim, width = dim / stack.heads;
     for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
         const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
         const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.of_ancestors : nullptr;
@@ -31,14 +31,14 @@ static void attend(
         for (long i = 0; i < count; i++) {
             prefetch(cells + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
             prefetch(cells + visible[i] + dim, dim * sizeof(Number));
-            for (long head = 0; head < d.heads; head++) {
+            for (long head = 0; head < stack.heads; head++) {
                 const Number* key = cells + visible[i] + head * width;
                 float sum = 0;
                 for (long j = 0; j < width; j++) sum += queries[head * width + j] * (float)key[j];
                 weights[head * p.longest + i] = sum / std::sqrt((float)width);
             }
         }
-        for (long head = 0; head < d.heads; head++) {
+        for (long head = 0; head < stack.heads; head++) {
             float *own_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
             for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
             for (long i = 0; i < count; i++) total += own_weights[i] = expf(own_weights[i] - largest);
@@ -46,7 +46,7 @@ static void attend(
         }
         std::fill(out, out + dim, 0);
         for (long i = 0; i < count; i++)
-            for (long head = 0; head < d.heads; head++) {
+            for (long head = 0; head < stack.heads; head++) {
                 const Number* value = cells + visible[i] + dim + head * width;
                 const float weight = weights[head * p.longest + i];
                 for (long j = 0; j < width; j++) out[head * width + j] += weight * (float)value[j];
@@ -71,11 +71,11 @@ static void add_norm(
 }
 
 // Rotary positions: pairs of numbers of queries and keys, (3 * dim) with values, are rotated by angles of a position.
-static void rotate(const Layers& d, float* first, long position) {
-    if (!d.rotations) return;
-    const long half = d.dim / d.heads / 2;
-    const float *cosines = d.rotations + position * 2 * half, *sines = cosines + half;
-    for (long head = 0; head < 2 * d.heads; head++, first += 2 * half)
+static void rotate(const Stack& stack, float* first, long position) {
+    if (!stack.rotations) return;
+    const long half = stack.dim / stack.heads / 2;
+    const float *cosines = stack.rotations + position * 2 * half, *sines = cosines + half;
+    for (long head = 0; head < 2 * stack.heads; head++, first += 2 * half)
         for (long i = 0; i < half; i++) {
             const float x = first[i], y = first[half + i];
             first[i] = x * cosines[i] - y * sines[i], first[half + i] = y * cosines[i] + x * sines[i];
@@ -90,32 +90,32 @@ static inline float error_function(float x) {
 }
 
 // The non-linearity of `count` numbers in place; SwiGLU makes one row of the two halves of each row.
-static void activate(const Layers& d, float* x, long rows) {
-    const long count = rows * d.inner;
-    if (d.activation == Layers::GELU)
+static void activate(const Stack& stack, float* x, long rows) {
+    const long count = rows * stack.inner;
+    if (stack.activation == Stack::GELU)
         for (long i = 0; i < count; i++) x[i] *= 0.5f * (1 + error_function(x[i] * (float)M_SQRT1_2));
-    if (d.activation == Layers::SWISH)
+    if (stack.activation == Stack::SWISH)
         for (long i = 0; i < count; i++) x[i] /= 1 + expf(-x[i]);
-    if (d.activation == Layers::SWIGLU)
+    if (stack.activation == Stack::SWIGLU)
         for (long row = 0; row < rows; row++) {
-            const float *gate = x + row * 2 * d.inner, *inner = gate + d.inner;
-            float* out = x + row * d.inner;
+            const float *gate = x + row * 2 * stack.inner, *inner = gate + stack.inner;
+            float* out = x + row * stack.inner;
 #pragma GCC ivdep
-            for (long i = 0; i < d.inner; i++) out[i] = gate[i] / (1 + expf(-gate[i])) * inner[i];
+            for (long i = 0; i < stack.inner; i++) out[i] = gate[i] / (1 + expf(-gate[i])) * inner[i];
         }
 }
 
 // Embeddings x (rows, dim), which become hidden states, and scratch: `rows` times dim three times, and the wider of
 // 3 * dim and the outputs of the inner product, then what products and attention need.
 struct State {
-    const Layers& d;
+    const Stack& stack;
     float *x, *normalized, *attended, *y, *wide, *scratch;
     long rows;
     const float* not_added = nullptr;  // with pre-norm: the output of the sublayer before
 
-    State(const Layers& d, float* x, float* scratch, long rows) : d(d), x(x), rows(rows) {
-        normalized = scratch, attended = normalized + rows * d.dim, y = attended + rows * d.dim, wide = y + rows * d.dim;
-        this->scratch = wide + rows * std::max(3 * d.dim, d.layers->inner->outputs);
+    State(const Stack& stack, float* x, float* scratch, long rows) : stack(stack), x(x), rows(rows) {
+        normalized = scratch, attended = normalized + rows * stack.dim, y = attended + rows * stack.dim, wide = y + rows * stack.dim;
+        this->scratch = wide + rows * std::max(3 * stack.dim, stack.layers->inner->outputs);
     }
 
     void multiply(const Product* product, const float* from, float* to, bool relu = false) const {
@@ -125,28 +125,28 @@ struct State {
     // y = f(norm(x)), to be added later; with post-norm, x = norm(x + f(x)). `write_y` computes f.
     template <class Function>
     void sublayer(const float* const (&norm)[2], Function write_y) {
-        if (d.is_pre_norm) {
-            add_norm(x, normalized, x, not_added, norm[0], norm[1], rows, d.dim, d.epsilon);
+        if (stack.is_pre_norm) {
+            add_norm(x, normalized, x, not_added, norm[0], norm[1], rows, stack.dim, stack.epsilon);
             write_y(normalized);
             not_added = y;
         } else {
             write_y(x);
-            add_norm(normalized, x, x, y, norm[0], norm[1], rows, d.dim, d.epsilon);
+            add_norm(normalized, x, x, y, norm[0], norm[1], rows, stack.dim, stack.epsilon);
         }
     }
 
     void feed_forward(const Layer& layer) {
         sublayer(layer.norms[2], [&](const float* input) {
-            multiply(layer.inner, input, wide, d.activation == Layers::RELU);
-            activate(d, wide, rows);
+            multiply(layer.inner, input, wide, stack.activation == Stack::RELU);
+            activate(stack, wide, rows);
             multiply(layer.outer, wide, y);
         });
     }
 
     void end() {
-        if (!d.is_pre_norm) return;
-        add_norm(x, normalized, x, not_added, d.last_norm[0], d.last_norm[1], rows, d.dim, d.epsilon);
-        std::copy(normalized, normalized + rows * d.dim, x);
+        if (!stack.is_pre_norm) return;
+        add_norm(x, normalized, x, not_added, stack.last_norm[0], stack.last_norm[1], rows, stack.dim, stack.epsilon);
+        std::copy(normalized, normalized + rows * stack.dim, x);
     }
 };
 
@@ -154,24 +154,24 @@ struct State {
 // target and of the source.
 template <class Number>
 static void decode(
-    const Layers& d, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
+    const Stack& stack, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
     float* x, float* scratch, long rows
 ) {
     const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
     for (long row = 0; row < rows; row++)
-        embedding.write(x + row * d.dim, tokens[places[0].rows[row]], position(row), d.dim);
-    State s(d, x, scratch, rows);
-    for (const Layer* layer = d.layers; layer < d.layers + d.count; layer++, cells += 2) {
+        embedding.write(x + row * stack.dim, tokens[places[0].rows[row]], position(row), stack.dim);
+    State s(stack, x, scratch, rows);
+    for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++, cells += 2) {
         s.sublayer(layer->norms[0], [&](const float* input) {
             s.multiply(layer->query_key_value, input, s.wide);
-            for (long row = 0; row < rows; row++) rotate(d, s.wide + row * 3 * d.dim, position(row));
-            const float* newest = s.wide + d.dim;
-            attend<Number>(d, places[0], cells[0], s.attended, s.wide, newest, 3 * d.dim, s.scratch, rows);
+            for (long row = 0; row < rows; row++) rotate(stack, s.wide + row * 3 * stack.dim, position(row));
+            const float* newest = s.wide + stack.dim;
+            attend<Number>(stack, places[0], cells[0], s.attended, s.wide, newest, 3 * stack.dim, s.scratch, rows);
             s.multiply(layer->output, s.attended, s.y);
         });
         s.sublayer(layer->norms[1], [&](const float* input) {
             s.multiply(layer->query, input, s.wide);
-            attend<Number>(d, places[1], cells[1], s.attended, s.wide, nullptr, d.dim, s.scratch, rows);
+            attend<Number>(stack, places[1], cells[1], s.attended, s.wide, nullptr, stack.dim, s.scratch, rows);
             s.multiply(layer->source_output, s.attended, s.y);
         });
         s.feed_forward(*layer);
@@ -183,18 +183,18 @@ extern "C" {
 Decode* decode_fp32 = decode<float>;
 Decode* decode_bf16 = decode<Bfloat16>;
 
-void encode(const Layers& d, const RowsAttention& sentences, float* x, float* scratch) {
+void encode(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch) {
     RowsAttention rows = sentences;
-    State s(d, x, scratch, rows.query_offsets[rows.sentences]);
-    rows.queries = s.wide, rows.keys = s.wide + d.dim, rows.values = s.wide + 2 * d.dim, rows.output = s.attended;
-    rows.query_stride = rows.key_stride = 3 * d.dim, rows.output_stride = d.dim;
+    State s(stack, x, scratch, rows.query_offsets[rows.sentences]);
+    rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim, rows.output = s.attended;
+    rows.query_stride = rows.key_stride = 3 * stack.dim, rows.output_stride = stack.dim;
     rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more
-    for (const Layer* layer = d.layers; layer < d.layers + d.count; layer++) {
+    for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++) {
         s.sublayer(layer->norms[0], [&](const float* input) {
             s.multiply(layer->query_key_value, input, s.wide);
-            for (long sentence = 0; d.rotations && sentence < rows.sentences; sentence++)
+            for (long sentence = 0; stack.rotations && sentence < rows.sentences; sentence++)
                 for (long row = rows.query_offsets[sentence]; row < rows.query_offsets[sentence + 1]; row++)
-                    rotate(d, s.wide + row * 3 * d.dim, row - rows.query_offsets[sentence]);
+                    rotate(stack, s.wide + row * 3 * stack.dim, row - rows.query_offsets[sentence]);
             attend_rows_fp32(rows, false);
             s.multiply(layer->output, s.attended, s.y);
         });

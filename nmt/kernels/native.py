@@ -29,9 +29,8 @@ _SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; those in 8 bits depend on the processor
 _OUTPUTS, _INPUTS = 64, 16  # of a product are multiples of these
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
-_ROWS, _AMX_ROWS = (1, 96), (32, 128)  # rows of tiles of a product, and rows that are converted together
 _TILES = "multiply_tiles_bf16"
-_BLOCK = 128  # rows whose logits are computed at a time in a search
+_ROWS, _AMX_ROWS = (1, "rows_of_block"), (32, "rows_of_tile_block")  # of a tile of a product, and converted together
 ENCODER_ROWS = 1024  # that are encoded at a time: of so many, the feed-forward layers fit in the cache of a core
 _STEPS = 16  # of a search in one call, which signals do not interrupt
 
@@ -73,7 +72,8 @@ class ConstantProduct:
         address = ctypes.cast(self._multiply, _POINTER).value or 0
         self._struct = (_LONG * 7)(*(tensor.data_ptr() for tensor in self._tensors), inputs, outputs, address)
         self.address = ctypes.addressof(self._struct)
-        self._rows = _AMX_ROWS if function == _TILES else _ROWS
+        tile_rows, block_rows = _AMX_ROWS if function == _TILES else _ROWS
+        self._rows = tile_rows, _LONG.in_dll(loaded, block_rows).value
         self._converted = inputs // depth
 
     def scratch(self, rows: int) -> int:
@@ -103,7 +103,7 @@ def product(weight: Tensor, bias: Tensor | None, precision: str) -> ConstantProd
 # searches
 
 
-class _Layers(ctypes.Structure):
+class _Stack(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("layers", "last_weight", "last_bias", "rotations")),
         *((name, _LONG) for name in ("count", "dim", "heads", "inner", "activation", "is_pre_norm")),
@@ -118,17 +118,17 @@ class _Embedding(ctypes.Structure):
 class _Output(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("product", "screen", "weights", "bias")),
-        *((name, _LONG) for name in ("vocabulary", "is_bf16")),
+        *((name, _LONG) for name in ("vocabulary", "rounds_inputs")),
     )
 
 
 class _Model(ctypes.Structure):
-    # What it points to. Tables of positions are kept here, since two threads may make the same ones at a time.
+    # What it points to is kept here, since of what two threads make at a time, a cache keeps one.
     tables: Sequence[Tensor | None] = ()
     outputs: Sequence[ConstantProduct] = ()
     _fields_ = (
-        *(("encoder", _Layers), ("decoder", _Layers), ("source", _Embedding), ("target", _Embedding)),
-        *(("output", _Output), ("key_values", _POINTER), ("is_bf16", _LONG)),
+        *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
+        *(("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG)),
     )
 
 
@@ -140,10 +140,23 @@ class _Rules(ctypes.Structure):
     )
 
 
+_STATE = {  # as `nmt.decoding.beam.Beams`
+    "log_probs": np.float32, "tokens": np.int64, "lengths": np.int64, "limits": np.int64, "history": np.int32,
+    "finished": np.float32, "finished_log_probs": np.float32, "finished_lengths": np.int64, "finished_tokens": np.int32,
+}  # fmt: skip
+
+
+class _Beams(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in _STATE),
+        *((name, _LONG) for name in ("sentences", "beam", "best", "positions")),
+    )
+
+
 class _Search(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("ids", "offsets", "source_lengths")),
-        *(("longest", _LONG), ("beams", _LONG * 13), ("rules", _Rules), ("cells", _POINTER), ("scratch", _POINTER)),
+        *(("longest", _LONG), ("beams", _Beams), ("rules", _Rules), ("cells", _POINTER), ("scratch", _POINTER)),
     )
 
 
@@ -154,7 +167,7 @@ class ModelKernels:
         self._weights, self._precision, loaded = weights, precision, library()
         assert loaded is not None
         self._encode, self._begin, self._continue = loaded.encode, loaded.begin_search, loaded.continue_search
-        self._continue.restype = _BOOL
+        self._continue.restype, self._rows_of_logits = _BOOL, _LONG.in_dll(loaded, "rows_of_logits").value
         names = {torch.float32: "decode_fp32", torch.bfloat16: "decode_bf16"}
         self._decode = {dtype: _DECODE.in_dll(loaded, name) for dtype, name in names.items()}
         self._scratch_of_attention = _SCRATCH(("attention_scratch", loaded))
@@ -197,39 +210,46 @@ class ModelKernels:
     def search(
         self, sentences: Sequence[Sequence[int]], limits: Sequence[int], sizes: tuple[int, int], rules: SearchRules
     ) -> Finished:
-        """Search, see `continue_search` in search.cpp."""
-        (beam, best), count, longest, positions = sizes, len(sentences), max(map(len, sentences)), max(limits)
-        ids, offsets = np.array([*chain.from_iterable(sentences)]), np.cumsum([0, *map(len, sentences)])
-        shape, finished = (count, beam), (count, best)
-        state: list[NDArray[Any]] = [
-            np.empty(shape, np.float32), np.empty(shape, np.int64), np.empty(count, np.int64), np.array(limits),
-            np.empty((*shape, 2, positions), np.int32), np.empty(finished, np.float32), np.empty(finished, np.float32),
-            np.empty(finished, np.int64), np.empty((*finished, positions), np.int32),
-        ]  # fmt: skip
-        source_lengths, (log_probs, lengths, tokens) = np.empty(count, np.int64), state[-3:]
+        """Search, see `begin_search` and `continue_search` in search.cpp."""
+        beam, best = sizes
+        count, positions, source_lengths = len(sentences), max(limits), np.array([*map(len, sentences)])
+        ids, offsets = np.array([*chain.from_iterable(sentences)]), np.cumsum([0, *source_lengths])
+        assert 0 <= ids.min() <= ids.max() < len(self._weights.source.tokens)
+        longest, hypotheses = int(source_lengths.max()), count * beam
         model = self._model(max(longest, positions), rules.is_greedy and not rules.log_probs)
+        shapes = {
+            **{"lengths": (count,), "limits": (count,), "history": (count, beam, 2, positions)},
+            **{"log_probs": (count, beam), "tokens": (count, beam), "finished_tokens": (count, best, positions)},
+        }
+        state = {name: np.empty(shapes.get(name, (count, best)), dtype) for name, dtype in _STATE.items()}
+        state["limits"][:] = limits
         cells = torch.empty(
             len(self._key_values), count * (longest + positions * beam), 2 * self._dim,
-            dtype=torch.bfloat16 if model.is_bf16 else torch.float32,
+            dtype=torch.bfloat16 if model.has_bf16_cells else torch.float32,
         )  # fmt: skip
-        rows, all_hypotheses = min(len(ids), max(longest, ENCODER_ROWS)), count * beam
-        to_encode = self._scratch(rows, self._scratch_of_attention(self._dim // self._heads, longest))
-        of_output = max(one.scratch(all_hypotheses) for one in model.outputs)
-        to_decode = self._scratch(all_hypotheses, max(of_output, (2 + self._heads) * max(longest, positions)))
-        logits = min(all_hypotheses, _BLOCK) * self._weights.product.outputs
-        scratch = torch.empty(max(rows * self._dim + to_encode, all_hypotheses * self._dim + logits + to_decode))
-        of_rules = (
-            *(rules.penalties.data_ptr(), 1 if rules.is_greedy else beam + 1, rules.growth, rules.is_greedy),
-            *(rules.log_probs or not rules.is_greedy, rules.margin),
-        )
-        beams = (_LONG * 13)(*(array.ctypes.data for array in state), count, beam, best, positions)
+        scratch = torch.empty(self._scratch_of_search(model, (len(ids), longest), (hypotheses, positions)))
+        is_normalized, candidates = rules.log_probs or not rules.is_greedy, 1 if rules.is_greedy else beam + 1
+        of_rules = rules.penalties.data_ptr(), candidates, rules.growth, rules.is_greedy, is_normalized, rules.margin
+        beams = *(array.ctypes.data for array in state.values()), count, beam, best, positions
         arrays = (array.ctypes.data for array in (ids, offsets, source_lengths))
         search = _Search(*arrays, longest, beams, of_rules, cells.data_ptr(), scratch.data_ptr())
         arguments = ctypes.byref(model), ctypes.byref(search)
         self._begin(*arguments, _LONG(ENCODER_ROWS))
         while self._continue(*arguments, _LONG(_STEPS)):
             pass
-        return tokens.tolist(), log_probs.tolist(), lengths.tolist()
+        lengths = state["finished_lengths"]
+        tokens = state["finished_tokens"][:, :, : lengths.max()]
+        return tokens.tolist(), state["finished_log_probs"].tolist(), lengths.tolist()
+
+    def _scratch_of_search(self, model: _Model, sources: tuple[int, int], targets: tuple[int, int]) -> int:
+        """Return how many numbers the encoder or a step needs, for numbers of tokens or hypotheses and of positions."""
+        (tokens, longest), (hypotheses, positions), dim = sources, targets, self._dim
+        rows = min(tokens, max(longest, ENCODER_ROWS))
+        to_encode = rows * dim + self._scratch(rows, self._scratch_of_attention(dim // self._heads, longest))
+        least = max(product.scratch(hypotheses) for product in model.outputs)
+        to_decode = self._scratch(hypotheses, max(least, (2 + self._heads) * max(longest, positions)))
+        logits: int = min(hypotheses, self._rows_of_logits) * self._weights.product.outputs
+        return max(to_encode, hypotheses * dim + logits + to_decode)
 
     def _scratch(self, rows: int, least: int) -> int:
         """Return how many numbers the layers need for so many rows; `least` is what attention needs."""
@@ -243,41 +263,44 @@ class ModelKernels:
         return model
 
     def _made(self, positions: int, is_screened: bool) -> _Model:
-        weights, layers, embeddings = self._weights, list[_Layers](), list[_Embedding]()
+        weights, layers, embeddings = self._weights, list[_Stack](), list[_Embedding]()
         tables = list[Tensor | None]()
         for (settings, _, norms, last_norm), addresses in zip(weights[:2], self._layers, strict=True):
             rotations = _rotations(positions, self._dim // self._heads) if settings.positions == "rotary" else None
             activation, is_pre_norm = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
             sizes = len(norms), self._dim, self._heads, settings.feed_forward, activation, is_pre_norm
             pointers = ctypes.addressof(addresses), *_pointers(last_norm), _address(rotations)
-            layers.append(_Layers(*pointers, *sizes, settings.norm_epsilon))
+            layers.append(_Stack(*pointers, *sizes, settings.norm_epsilon))
             tables.append(rotations)
         for tokens, scale, table_of in weights[2:4]:
             table = table_of(positions)
             last = 0 if table is None else len(table) - 1
             embeddings.append(_Embedding(tokens.data_ptr(), _address(table), last, scale))
             tables.append(table)
-        screen, matrix = self._screen if is_screened else (None, None)
+        screen, outputs = self._screen if is_screened else None, [weights.product]
+        if screen is not None:
+            outputs.append(screen[0])
+            tables.append(screen[1])
         output = _Output(
-            *(weights.product.address, screen.address if screen else 0, _address(matrix), _address(weights.bias)),
-            *(weights.vocabulary, self._precision == "bf16"),
+            *(weights.product.address, screen[0].address if screen else 0, _address(screen[1] if screen else None)),
+            *(_address(weights.bias), weights.vocabulary, self._precision == "bf16"),
         )
         model = _Model(*layers, *embeddings, output, ctypes.addressof(self._key_values), self._precision != "fp32")
-        model.tables, model.outputs = tables, [weights.product, *([screen] if screen else [])]
+        model.tables, model.outputs = tables, outputs
         return model
 
     @functools.cached_property
-    def _screen(self) -> tuple[ConstantProduct | None, Tensor | None]:
+    def _screen(self) -> tuple[ConstantProduct, Tensor] | None:
         """The product to logits in eight bits, and the weights that refine the largest of them.
 
         Those at most 2 below the largest are as precise as in the other products, the rest have errors of hundredths.
         """
         weights = self._weights
-        screen = (
-            None if self._precision == "int8" or weights.bias is not None else product(weights.matrix, None, "int8")
-        )
+        if self._precision == "int8" or weights.bias is not None:
+            return None
+        screen = product(weights.matrix, None, "int8")
         dtype = torch.bfloat16 if self._precision == "bf16" else torch.float32
-        return screen, None if screen is None else weights.matrix.to(dtype).float().contiguous()
+        return None if screen is None else (screen, weights.matrix.to(dtype).float().contiguous())
 
 
 def has_kernels(weights: ModelWeights) -> bool:

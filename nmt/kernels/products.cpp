@@ -196,7 +196,8 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
 #endif
 
 extern "C" {
-extern const long outputs_of_tile = WIDTH, int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
+extern const long outputs_of_tile = WIDTH, rows_of_block = BLOCK, rows_of_tile_block = TILE_BLOCK,
+                   int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
 decltype(Product::multiply) multiply_fp32 = multiply<FP32>;
 decltype(Product::multiply) multiply_bf16 = multiply<BF16>;
 #ifdef __AMX_BF16__

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-struct Beams {  // as `nmt.decoding.beam.Beams`
+struct Beams {  // B sentences, K = beam, n = best, P = positions: shapes are those of `nmt.decoding.beam.Beams`
     float* log_probs;
     long *tokens, *lengths, *limits;
     int* history;
@@ -18,6 +18,11 @@ struct Beams {  // as `nmt.decoding.beam.Beams`
         const long to = sentence * best + at;
         finished_log_probs[to] = log_prob, finished_lengths[to] = lengths[sentence];
         std::copy(prefix, prefix + lengths[sentence], finished_tokens + to * positions);
+    }
+
+    void forget(long sentence) const {
+        std::fill_n(finished + sentence * best, best, -INFINITY);
+        std::fill_n(finished_lengths + sentence * best, best, 0);
     }
 
     // A place has a hypothesis with one more token, or none (log_prob is -inf).
@@ -86,8 +91,8 @@ struct Rules {  // of a search; greedy search takes one candidate of each hypoth
     float margin;
 };
 
-// Beam search, as `nmt.decoding.beam.advance`, of hypotheses whose places are ascending, and have their best next tokens.
-// An exact search has an infinite margin.
+// Beam search, as `nmt.decoding.beam.advance`. Places are those of active hypotheses, ascending; each has its best next
+// tokens. An exact search has an infinite margin. A sentence with a number that is none gets no hypothesis.
 static void advance(
     const Beams& b, const std::vector<long>& places, const float* next_log_probs, const long* next_tokens,
     const Rules& rules
@@ -96,15 +101,19 @@ static void advance(
     std::vector<int> before(b.beam * 2 * b.positions);
     for (auto at = places.begin(); at < places.end();) {
         const long sentence = *at / b.beam, length = b.lengths[sentence];
-        std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, Beams::LAST});
+        const Candidate none = {-INFINITY, 0, Beams::LAST};
+        bool are_numbers = true;
+        std::fill(list.begin(), list.end(), none);
         for (; at < places.end() && *at / b.beam == sentence; at++) {
             for (long i = 0; i < rules.candidates; i++) {
                 const float log_prob = b.log_probs[*at] + next_log_probs[i];
-                if (!(log_prob > list.back().log_prob)) break;  // nor is the rest, or it is not a number
+                are_numbers &= log_prob == log_prob;
+                if (!(log_prob > list.back().log_prob)) break;  // nor is the rest
                 insert(list, {log_prob, *at % b.beam, next_tokens[i]});
             }
             next_log_probs += rules.candidates, next_tokens += rules.candidates;
         }
+        if (!are_numbers) std::fill(list.begin(), list.end(), none), b.forget(sentence);
         float* finished = b.finished + sentence * b.best;
         for (long rank = 0; rank < b.beam && list[rank].log_prob > -INFINITY; rank++) {
             const float normalized = list[rank].log_prob / rules.penalties[length];
@@ -155,7 +164,7 @@ struct Output {  // of the decoder's hidden states
     const Product* product;
     const Product* screen;  // eight-bit products, of which the largest are refined with the weights; or none
     const float *weights, *bias;
-    long vocabulary, is_bf16;
+    long vocabulary, rounds_inputs;  // to bf16, of those that are refined
 
     void logits(float* to, float* x, float* scratch, long rows) const {
         const Product& used = screen ? *screen : *product;
@@ -170,7 +179,7 @@ struct Output {  // of the decoder's hidden states
     void refine(float* logits, float* x) const {
         std::fill_n(logits, Beams::LAST, -INFINITY);  // which are never generated
         Bfloat16 rounded;
-        for (long i = 0; is_bf16 && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
+        for (long i = 0; rounds_inputs && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
         Floats largest = Floats{} - INFINITY;
         for (long i = 0; i < screen->outputs; i += LANES) largest = larger(largest, *(Floats*)(logits + i));
         const float least = largest_of(largest) - CLOSE;
@@ -187,19 +196,19 @@ struct Output {  // of the decoder's hidden states
 };
 
 struct Model {
-    Layers encoder, decoder;
+    Stack encoder, decoder;
     Embedding source, target;
     Output output;
     const Product* const* key_values;  // of each layer of the decoder
-    long is_bf16;                      // whether cells are
+    long has_bf16_cells;
 };
 
-struct Search {  // of the ids of sentences, the first of which have these offsets in the ids
-    const long *ids, *offsets;
-    long *source_lengths, longest;  // and the longest of them
+struct Search {
+    const long *ids, *offsets;       // of all sources, one behind the other; where each begins, and their number
+    const long *source_lengths, longest;
     Beams beams;
     Rules rules;
-    void* cells;  // of each layer: sources (sentences, longest), targets (positions, sentences, beam)
+    void* cells;  // of each layer: of the sources (B, longest), then of the targets (P, B, K)
     float* scratch;
 
     long cells_of_source() const { return beams.sentences * longest; }
@@ -213,14 +222,9 @@ static void encode_sources(const Model& m, const Search& s, long first, long end
     float *x = s.scratch, *rest = x + count * dim;
     std::vector<long> offsets;
     for (long sentence = first; sentence <= end; sentence++) offsets.push_back(s.offsets[sentence] - begin);
-    const auto each_token = [&](auto function) {
-        for (long sentence = first; sentence < end; sentence++)
-            for (long position = 0; position < s.source_lengths[sentence]; position++)
-                function(sentence, position, offsets[sentence - first] + position);
-    };
-    each_token([&](long, long position, long row) {
-        m.source.write(x + row * dim, s.ids[begin + row], position, dim);
-    });
+    for (long sentence = first, row = 0; sentence < end; sentence++)
+        for (long position = 0; position < s.source_lengths[sentence]; position++, row++)
+            m.source.write(x + row * dim, s.ids[begin + row], position, dim);
     RowsAttention sentences{};
     sentences.query_offsets = sentences.key_offsets = offsets.data();
     sentences.sentences = end - first, sentences.heads = m.encoder.heads, sentences.width = dim / m.encoder.heads;
@@ -230,28 +234,30 @@ static void encode_sources(const Model& m, const Search& s, long first, long end
         const Product* product = m.key_values[layer];
         product->multiply(*product, rest + count * 2 * dim, rest, x, count, false);
         Number* cells = (Number*)s.cells + layer * (s.cells_of_source() + s.cells_of_target()) * 2 * dim;
-        each_token([&](long sentence, long position, long row) {
-            Number* cell = cells + (sentence * s.longest + position) * 2 * dim;
-            for (long i = 0; i < 2 * dim; i++) cell[i] = rest[row * 2 * dim + i];
-        });
+        for (long sentence = first; sentence < end; sentence++) {
+            const float* from = rest + offsets[sentence - first] * 2 * dim;
+            Number* to = cells + sentence * s.longest * 2 * dim;
+            for (long i = 0; i < s.source_lengths[sentence] * 2 * dim; i++) to[i] = from[i];
+        }
     }
 }
 
 extern "C" {
+extern const long rows_of_logits = BLOCK;
+
 // Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis.
 void begin_search(const Model& m, const Search& s, long tokens) {
     const Beams& b = s.beams;
     for (long first = 0, end = 0; first < b.sentences; first = end) {
-        for (; end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens); end++)
-            s.source_lengths[end] = s.offsets[end + 1] - s.offsets[end];
-        m.is_bf16 ? encode_sources<Bfloat16>(m, s, first, end) : encode_sources<float>(m, s, first, end);
+        while (end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens)) end++;
+        m.has_bf16_cells ? encode_sources<Bfloat16>(m, s, first, end) : encode_sources<float>(m, s, first, end);
     }
     for (long sentence = 0; sentence < b.sentences; sentence++) {
-        b.lengths[sentence] = 0;
+        b.lengths[sentence] = 0;  // so that <s> is added
         for (long place = 0; place < b.beam; place++) b.extend(sentence, place, place ? -INFINITY : 0, Beams::FIRST);
         b.lengths[sentence] = 1;
+        b.forget(sentence);
     }
-    std::fill_n(b.finished, b.sentences * b.best, -INFINITY), std::fill_n(b.finished_lengths, b.sentences * b.best, 0);
 }
 
 // At most so many steps of all hypotheses; returns whether any is active. Scratch has hidden states, logits, and what
@@ -259,7 +265,7 @@ void begin_search(const Model& m, const Search& s, long tokens) {
 bool continue_search(const Model& m, const Search& s, long steps) {
     const Beams& b = s.beams;
     const Rules& rules = s.rules;
-    const long dim = m.decoder.dim, stride = m.output.product->outputs, size = 2 * dim * (m.is_bf16 ? 2 : 4);
+    const long dim = m.decoder.dim, stride = m.output.product->outputs, size = 2 * dim * (m.has_bf16_cells ? 2 : 4);
     std::vector<long> rows, tokens;
     std::vector<float> log_probs;
     std::vector<char> must_end;
@@ -280,7 +286,7 @@ bool continue_search(const Model& m, const Search& s, long steps) {
             {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
         };
         float *x = s.scratch, *logits = x + count * dim, *rest = logits + block * stride;
-        (m.is_bf16 ? decode_bf16 : decode_fp32)(m.decoder, m.target, b.tokens, places, cells.data(), x, rest, count);
+        (m.has_bf16_cells ? decode_bf16 : decode_fp32)(m.decoder, m.target, b.tokens, places, cells.data(), x, rest, count);
         log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size()), must_end.resize(count);
         for (long row = 0; row < count; row++)
             must_end[row] = b.limits[rows[row] / b.beam] == b.lengths[rows[row] / b.beam];

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from nmt.config import MaxLength, ModelSettings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.errors import ModelError
 from nmt.kernels import native
 from nmt.kernels.compiling import library
 from nmt.kernels.cpu import CpuKernels
@@ -238,6 +239,35 @@ def test_search_equals_that_of_plain_torch(
         for one, other, gap, following in zip(ours, theirs, gaps[:-1], gaps[1:], strict=True):
             if min(gap, following) > 1e-3 and following < math.inf:
                 assert (one.tokens, one.log_prob) == (other.tokens, pytest.approx(other.log_prob, abs=1e-3))
+
+
+@needs_native
+@torch.no_grad()
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_search_refuses_a_sentence_whose_hypotheses_are_not_numbers(beam: int) -> None:
+    """If there is a result, no hypothesis had one of the tokens whose vectors are NaN."""
+    refused, kernels = 0, CpuKernels(torch.device("cpu"))
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = Transformer(ModelSettings(**SETTINGS, tied_embeddings="none"), 90, 90).eval()
+        options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1, extra=3))
+        (expected,) = search([model.for_inference(kernels)], [[5, 6, EOS]], options)
+        model.target_embedding.tokens.weight[4:24] = torch.nan
+        try:
+            assert search([model.for_inference(kernels)], [[5, 6, EOS]], options) == [expected]
+        except ModelError:
+            refused += 1
+    assert 2 < refused < 20
+
+
+@needs_native
+def test_search_keeps_what_two_threads_make_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model for greedy search keeps the matrix with which the best logits are computed, not only a cache does."""
+    model = Transformer(ModelSettings(**SETTINGS), 90, 90).eval()
+    kernels = native.ModelKernels(model.for_inference(CpuKernels(torch.device("cpu")))._weights(), "bf16")
+    made = kernels._model(9, is_screened=True)
+    assert kernels._screen is not None
+    assert any(table is kernels._screen[1] for table in made.tables)
 
 
 @needs_native
