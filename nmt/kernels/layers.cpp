@@ -85,8 +85,8 @@ static void rotate(const Stack& stack, float* first, long position) {
 // The error function (Abramowitz & Stegun 7.1.26), with an error of at most 1.5e-7.
 static inline float error_function(float x) {
     const float t = 1 / (1 + 0.3275911f * std::fabs(x));
-    const float y = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
-    return std::copysign(1 - y * expf(-x * x), x);
+    const float y = (((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f;
+    return std::copysign(1 - y * t * expf(-x * x), x);
 }
 
 // The non-linearity of `count` numbers in place; SwiGLU makes one row of the two halves of each row.
@@ -114,8 +114,9 @@ struct State {
     const float* not_added = nullptr;  // with pre-norm: the output of the sublayer before
 
     State(const Stack& stack, float* x, float* scratch, long rows) : stack(stack), x(x), rows(rows) {
-        normalized = scratch, attended = normalized + rows * stack.dim, y = attended + rows * stack.dim, wide = y + rows * stack.dim;
-        this->scratch = wide + rows * std::max(3 * stack.dim, stack.layers->inner->outputs);
+        const long size = rows * stack.dim;
+        normalized = scratch, attended = normalized + size, y = attended + size, wide = y + size;
+        this->scratch = wide + std::max(3 * size, rows * stack.layers->inner->outputs);
     }
 
     void multiply(const Product* product, const float* from, float* to, bool relu = false) const {
@@ -186,8 +187,8 @@ Decode* decode_bf16 = decode<Bfloat16>;
 void encode(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch) {
     RowsAttention rows = sentences;
     State s(stack, x, scratch, rows.query_offsets[rows.sentences]);
-    rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim, rows.output = s.attended;
-    rows.query_stride = rows.key_stride = 3 * stack.dim, rows.output_stride = stack.dim;
+    rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim;
+    rows.output = s.attended, rows.query_stride = rows.key_stride = 3 * stack.dim, rows.output_stride = stack.dim;
     rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more
     for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++) {
         s.sublayer(layer->norms[0], [&](const float* input) {

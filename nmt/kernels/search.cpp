@@ -146,7 +146,9 @@ static void advance(
 }
 
 // Greedy search, as `nmt.decoding.beam.extend_each` for one hypothesis of each sentence: a row is a sentence.
-static void extend_each(const Beams& b, const std::vector<long>& rows, const float* next_log_probs, const long* tokens) {
+static void extend_each(
+    const Beams& b, const std::vector<long>& rows, const float* next_log_probs, const long* tokens
+) {
     for (const long sentence : rows) {
         const float log_prob = b.log_probs[sentence] + *next_log_probs++;
         const long token = *tokens++;
@@ -204,8 +206,8 @@ struct Model {
 };
 
 struct Search {
-    const long *ids, *offsets;       // of all sources, one behind the other; where each begins, and their number
-    const long *source_lengths, longest;
+    const long *ids, *offsets;  // of all sources, one behind the other; (B + 1) where each begins, and their number
+    const long *source_lengths, longest;  // (B); the greatest of them
     Beams beams;
     Rules rules;
     void* cells;  // of each layer: of the sources (B, longest), then of the targets (P, B, K)
@@ -286,7 +288,8 @@ bool continue_search(const Model& m, const Search& s, long steps) {
             {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
         };
         float *x = s.scratch, *logits = x + count * dim, *rest = logits + block * stride;
-        (m.has_bf16_cells ? decode_bf16 : decode_fp32)(m.decoder, m.target, b.tokens, places, cells.data(), x, rest, count);
+        Decode* decode = m.has_bf16_cells ? decode_bf16 : decode_fp32;
+        decode(m.decoder, m.target, b.tokens, places, cells.data(), x, rest, count);
         log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size()), must_end.resize(count);
         for (long row = 0; row < count; row++)
             must_end[row] = b.limits[rows[row] / b.beam] == b.lengths[rows[row] / b.beam];
