@@ -164,6 +164,8 @@ class Translator:
         chosen = options or self.options(**choices)
         if isinstance(lines, str):
             return self.translate_lines([lines], chosen)[0]
+        if not isinstance(lines, Iterable):  # at once, not when the result is read
+            raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r}")
         found = (one for _, batch in self.translate_batches(checked(lines), chosen) for one in batch)
         return list(found) if isinstance(lines, Sequence) else found
 

@@ -467,6 +467,9 @@ def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
     for item in (None, 3, float("nan"), b"the"):
         with pytest.raises(TypeError, match="item 1: expected text"):
             translator.translate([lines[0], item])  # type: ignore[list-item]
+    for wrong_lines in (None, 3):
+        with pytest.raises(TypeError, match=f"a list or iterator of strings, found {wrong_lines}"):
+            translator.translate(wrong_lines)  # type: ignore[call-overload]
 
 
 def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, tmp_path: Path) -> None:
