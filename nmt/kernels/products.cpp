@@ -8,7 +8,9 @@ constexpr long TILE_BLOCK = 128;                   // the same, with AMX
 typedef int Word __attribute__((may_alias));
 
 // A precision has DEPTH inputs of a row in 32 bits; `load` returns as many weights of an output in each lane, and `add`
-// adds their products.
+// adds their products. A tile has at least SUMS sums where it can: so many additions are under way at a time. Besides
+// them, registers hold all weights of a tile if it is computed BY_ROW (where `add` itself may need a register), else all
+// its inputs.
 struct FP32 {
     typedef float Input;
     typedef Floats Sums;

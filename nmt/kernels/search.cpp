@@ -213,8 +213,14 @@ struct Search {
     void* cells;  // of each layer: of the sources (B, longest), then of the targets (P, B, K)
     float* scratch;
 
-    long cells_of_source() const { return beams.sentences * longest; }
-    long cells_of_target() const { return beams.positions * beams.sentences * beams.beam; }
+    // The cells of a layer, of so many bytes each.
+    char* of_source(long layer, long bytes) const {
+        const long of_targets = beams.positions * beams.sentences * beams.beam;
+        return (char*)cells + layer * (beams.sentences * longest + of_targets) * bytes;
+    }
+    char* of_target(long layer, long bytes) const {
+        return of_source(layer, bytes) + beams.sentences * longest * bytes;
+    }
 };
 
 // Write the keys and values of some sources to their cells. Scratch has embeddings, and what `encode` needs.
@@ -235,7 +241,7 @@ static void encode_sources(const Model& m, const Search& s, long first, long end
     for (long layer = 0; layer < m.decoder.count; layer++) {
         const Product* product = m.key_values[layer];
         product->multiply(*product, rest + count * 2 * dim, rest, x, count, false);
-        Number* cells = (Number*)s.cells + layer * (s.cells_of_source() + s.cells_of_target()) * 2 * dim;
+        Number* cells = (Number*)s.of_source(layer, 2 * dim * sizeof(Number));
         for (long sentence = first; sentence < end; sentence++) {
             const float* from = rest + offsets[sentence - first] * 2 * dim;
             Number* to = cells + sentence * s.longest * 2 * dim;
@@ -267,15 +273,13 @@ void begin_search(const Model& m, const Search& s, long tokens) {
 bool continue_search(const Model& m, const Search& s, long steps) {
     const Beams& b = s.beams;
     const Rules& rules = s.rules;
-    const long dim = m.decoder.dim, stride = m.output.product->outputs, size = 2 * dim * (m.has_bf16_cells ? 2 : 4);
+    const long dim = m.decoder.dim, stride = m.output.product->outputs, bytes = 2 * dim * (m.has_bf16_cells ? 2 : 4);
     std::vector<long> rows, tokens;
     std::vector<float> log_probs;
     std::vector<char> must_end;
     std::vector<void*> cells;
-    for (long layer = 0; layer < m.decoder.count; layer++) {
-        char* source = (char*)s.cells + layer * (s.cells_of_source() + s.cells_of_target()) * size;
-        cells.push_back(source + s.cells_of_source() * size), cells.push_back(source);
-    }
+    for (long layer = 0; layer < m.decoder.count; layer++)
+        cells.push_back(s.of_target(layer, bytes)), cells.push_back(s.of_source(layer, bytes));
     for (;; steps--) {
         rows.clear();
         for (long place = 0; place < b.sentences * b.beam; place++)

@@ -261,7 +261,7 @@ def test_search_refuses_a_sentence_whose_hypotheses_are_not_numbers(beam: int) -
 
 
 @needs_native
-def test_search_keeps_what_two_threads_make_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_keeps_what_two_threads_make_at_a_time() -> None:
     """A model for greedy search keeps the matrix with which the best logits are computed, not only a cache does."""
     model = Transformer(ModelSettings(**SETTINGS), 90, 90).eval()
     kernels = native.ModelKernels(model.for_inference(CpuKernels(torch.device("cpu")))._weights(), "bf16")
