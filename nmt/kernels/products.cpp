@@ -9,8 +9,7 @@ typedef int Word __attribute__((may_alias));
 
 // A precision has DEPTH inputs of a row in 32 bits; `load` returns as many weights of an output in each lane, and `add`
 // adds their products. A tile has at least SUMS sums where it can: so many additions are under way at a time. Besides
-// them, registers hold all weights of a tile if it is computed BY_ROW (where `add` itself may need a register), else all
-// its inputs.
+// them, registers hold all weights of a tile if it is BY_ROW (where `add` itself may need one), else its inputs.
 struct FP32 {
     typedef float Input;
     typedef Floats Sums;
