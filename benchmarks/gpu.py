@@ -45,9 +45,9 @@ from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
-from nmt.kernels import kernels_for
-from nmt.kernels.device import choose_device
-from nmt.model.checkpoint import load_model, read_tensors, resolve_model
+from nmt.kernels.device import choose_device, kernels_for
+from nmt.model.checkpoint import load_model, read_tensors
+from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.prepared import Sentences

@@ -33,8 +33,10 @@ import uvicorn
 from nmt.commands.serve import listening_socket
 from nmt.config import RuntimeSettings
 from nmt.formats.ctranslate2 import write_ctranslate2
-from nmt.kernels.device import reuse_freed_ram, set_threads
-from nmt.model.checkpoint import load_model, resolve_model
+from nmt.kernels.device import set_threads
+from nmt.kernels.machine import reuse_freed_ram
+from nmt.model.checkpoint import load_model
+from nmt.model.stored import resolve_model
 from nmt.serving import request_queue
 from nmt.serving.api import Service, TextRequest, options_for
 from nmt.serving.app import Server, Settings

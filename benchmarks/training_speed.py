@@ -122,8 +122,8 @@ def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
 def matrix_rates() -> dict[str, float]:
     """Return the GFLOP/s of square matrix products: by torch's default library, and by the one training uses."""
     from nmt.config import RuntimeSettings
-    from nmt.kernels import Kernels, kernels_for
-    from nmt.kernels.device import choose_device, computes_in_bf16, set_threads
+    from nmt.kernels.device import choose_device, computes_in_bf16, kernels_for, set_threads
+    from nmt.kernels.reference import Kernels
     from nmt.training.trial import matrix_rate
 
     runtime = RuntimeSettings()

@@ -155,11 +155,11 @@ def tiny_tokenizers(lines: Sequence[str] = SENTENCES, vocab_size: int = 300, **s
     return Tokenizers(shared, shared)
 
 
-def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it") -> LoadedModel:
+def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it", **changes: object) -> LoadedModel:
     """Return a random model with its tokenizers; most of its outputs end before the length limit."""
     tokenizers = tokenizers or tiny_tokenizers()
     torch.manual_seed(4)
-    shape = ModelSettings.model_validate({**TINY_SHAPE, "tied_embeddings": "none"})
+    shape = ModelSettings.model_validate({**TINY_SHAPE, "tied_embeddings": "none", **changes})
     model = Transformer(shape, len(tokenizers.source), len(tokenizers.target)).eval()
     with torch.no_grad():
         model.output.weight.mul_(4)

@@ -9,17 +9,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks import gpu
-from nmt.decoding.beam import Hypothesis
-from nmt.kernels import native
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.kernels.constant_products import product
 from tests.builders import TINY_SHAPE, write_lines, write_recipe, write_tsv
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TINY = " ".join(f"--set model.{key}={value}" for key, value in TINY_SHAPE.items())
-PRECISIONS = "fp32 bf16" + " int8" * (native.product(torch.ones(64, 64), None, "int8") is not None)
+PRECISIONS = "fp32 bf16" + " int8" * (product(np.ones((64, 64), np.float32), None, "int8") is not None)
 SHAPE = {**TINY_SHAPE, "dim": 64, "feed_forward": 64}  # the least for int8
 COMMANDS = {
     "benchmarks/curve.py": ("run", r"\| \d\.\d min \| 4 \|.*\n\ntest BLEU \*\*\d.*\n\ntest chrF2 \*\*\d.*\n\n"),

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model, write_model
+from nmt.model.checkpoint import LoadedModel, load_model, write_model
+from nmt.model.stored import resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
 from nmt.training.progress import read_progress

@@ -13,7 +13,8 @@ from nmt.errors import ConfigError
 from nmt.formats.check import EXACT, LINES, ROUNDED, Comparison, compare
 from nmt.formats.ctranslate2 import score_ctranslate2, write_ctranslate2
 from nmt.formats.hugging_face import check_tokenizer, score_hugging_face, write_hugging_face
-from nmt.model.checkpoint import load_model, resolve_model
+from nmt.model.checkpoint import load_model
+from nmt.model.stored import resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
 from nmt.text.readers.opening import read_lines

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, NMTError
-from nmt.model.checkpoint import resolve_model
+from nmt.model.stored import resolve_model
 from nmt.report.concept_figures import corpus_drawings, formula_drawings
 from nmt.report.drawing import Drawing, drawing_style, write_drawing
 from nmt.report.page import render, render_page

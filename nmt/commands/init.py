@@ -210,7 +210,8 @@ def _fine_tuning(
     import torch
 
     from nmt.formats.new_pieces import with_new_pieces
-    from nmt.model.checkpoint import load_model, resolve_model, write_model
+    from nmt.model.checkpoint import load_model, write_model
+    from nmt.model.stored import resolve_model
 
     loaded, origin = load_model(resolve_model(initial), torch.device("cpu")), ""
     if languages.source != loaded.languages.source or languages.target not in loaded.languages.target:

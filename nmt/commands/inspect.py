@@ -10,7 +10,8 @@ import torch
 from nmt.config import Languages
 from nmt.errors import NMTError
 from nmt.model.cache import bytes_to_decode
-from nmt.model.checkpoint import load_model, resolve_model
+from nmt.model.checkpoint import load_model
+from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.run_records import RunRecords
 from nmt.system.console import counted, printable

@@ -17,7 +17,7 @@ from nmt.commands.requests import ServeRequest
 from nmt.commands.translate import default_model
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
-from nmt.kernels.device import reuse_freed_ram, set_threads
+from nmt.kernels.machine import reuse_freed_ram, thread_count
 from nmt.serving.api import Service
 from nmt.serving.app import Server, Settings
 from nmt.system.console import Console
@@ -34,7 +34,7 @@ def serve(request: ServeRequest, console: Console) -> None:
     with closing(listening_socket(request.host, request.port)) as listener:
         settings = _settings(request, listener)
         runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
-        set_threads(runtime)
+        runtime = runtime.model_copy(update={"threads": thread_count(runtime)})
         reuse_freed_ram()
         translators = [Translator.load(model, **runtime.model_dump()) for model in request.models or [default_model()]]
         service = Service(translators)

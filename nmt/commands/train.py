@@ -15,9 +15,10 @@ from nmt.decoding.alignment import best_heads
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
-from nmt.kernels import kernels_for
-from nmt.kernels.device import check_machine, choose_device, oom_explained, reuse_freed_ram, set_threads
-from nmt.model.checkpoint import AlignmentHeads, load_model, read_configuration, write_settings
+from nmt.kernels.device import check_machine, choose_device, kernels_for, oom_explained, set_threads
+from nmt.kernels.machine import reuse_freed_ram
+from nmt.model.checkpoint import load_model, write_settings
+from nmt.model.stored import AlignmentHeads, read_configuration
 from nmt.report.run_records import read_test_scores
 from nmt.system import distributed
 from nmt.system.console import Console, counted

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -13,8 +14,8 @@ from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError
-from nmt.kernels.device import choose_device, reuse_freed_ram, set_threads, thread_count
-from nmt.model.checkpoint import CONFIG_FILE, resolve_model
+from nmt.kernels.machine import reuse_freed_ram, thread_count
+from nmt.model.stored import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.distributed import connect, on_rank_zero, rank
 from nmt.system.files import check_output, digest_of
@@ -39,12 +40,11 @@ def translate(request: TranslateRequest, console: Console) -> None:
     glossary = None if request.glossary is None else Glossary.read(request.glossary)
     option, path = ("--reference", request.reference) if request.reference else ("--prefixes", request.prefixes)
     parallel = None if path is None else list(read_lines(path))
-    # on a CPU, processes of one thread each translate together
-    set_threads(runtime.model_copy(update={"threads": 1}))
     reuse_freed_ram()
-    with connect(choose_device(runtime)):
+    with connected(runtime):
+        # on a CPU, processes of one thread each translate together
         translator = Translator.load(models[0], models[1:], thread_count(runtime), **runtime.model_dump())
-        if problem := translator.engine.kernels.problem:
+        if problem := translator.engine.problem:
             console.warn(problem)
         options = options_of(request, translator)
         # greedy search is faster without the log-probabilities, which plain text does not show
@@ -71,6 +71,15 @@ def translate(request: TranslateRequest, console: Console) -> None:
                     process_lines("scoring", source, output, score, console, translator)
                 else:
                     translate_stream(translator, source, output, options, request.as_json, console)
+
+
+def connected(runtime: RuntimeSettings) -> AbstractContextManager[None]:
+    """Return the context in which the processes of torchrun, if there are any, are connected."""
+    if "RANK" not in os.environ:
+        return nullcontext()
+    from nmt.kernels.device import choose_device
+
+    return connect(choose_device(runtime))
 
 
 def _translated(translator: Translator, document: Document, options: TranslateOptions, console: Console) -> bytes:

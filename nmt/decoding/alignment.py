@@ -16,12 +16,9 @@ from nmt.config import ModelSettings
 from nmt.decoding.forced_decoding import Pair, force_all
 from nmt.decoding.models import BatchRunner
 from nmt.errors import ModelError
-from nmt.model.checkpoint import AlignmentHeads, LoadedModel
-from nmt.text.normalize import normalize
-from nmt.text.words import is_punctuation, words, words_of_pieces
-
-# Pairs of a source word and a target word, both counted from 0, in the order of the target.
-Links = list[tuple[int, int]]
+from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import AlignmentHeads, StoredModel
+from nmt.text.words import Links, is_punctuation, words_of_pieces
 
 
 def default_heads(settings: ModelSettings) -> AlignmentHeads:
@@ -31,7 +28,11 @@ def default_heads(settings: ModelSettings) -> AlignmentHeads:
 
 
 def align(
-    runner: BatchRunner, loaded: LoadedModel, pairs: Sequence[tuple[str, str]], budget: int, tags: Sequence[int] = ()
+    runner: BatchRunner,
+    loaded: LoadedModel | StoredModel,
+    pairs: Sequence[tuple[str, str]],
+    budget: int,
+    tags: Sequence[int] = (),
 ) -> list[Links]:
     """Return the links between the words of sentences and of given translations, by the first model of the runner.
 
@@ -41,7 +42,7 @@ def align(
     """
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
-    settings = loaded.model.settings
+    settings = loaded.settings
     heads = (loaded.alignment or default_heads(settings)).heads
     if any(not (0 <= layer < settings.decoder_layers and 0 <= head < settings.heads) for layer, head in heads):
         raise ModelError(
@@ -54,26 +55,6 @@ def align(
         word_links(forced.attention[:, :-1].mean(0), [*tag_bytes, *source.spell_text(line)], target.spell_text(text))
         for forced, (line, text) in zip(force_all(runner, encoded, budget, heads), pairs, strict=True)
     ]
-
-
-def joined_links(segments: Sequence[tuple[str, str, Links]]) -> Links:
-    """Return the links of a line from those of its segments: source, translation, and the links between them."""
-    joined: Links = []
-    sources = targets = 0
-    for source, target, links in segments:
-        joined += [(sources + i, targets + j) for i, j in links]
-        sources += len(words(normalize(source)))
-        targets += len(words(normalize(target)))
-    return joined
-
-
-def pharaoh(links: Links) -> str:
-    """Return links in the Pharaoh format.
-
-    >>> pharaoh([(0, 0), (2, 1)])
-    '0-0 2-1'
-    """
-    return " ".join(f"{i}-{j}" for i, j in links)
 
 
 def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]) -> Links:

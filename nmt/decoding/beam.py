@@ -13,26 +13,9 @@ import torch
 from torch import Tensor
 
 from nmt.config import Sampling
-from nmt.decoding.options import SearchOptions
-from nmt.errors import ModelError
+from nmt.decoding.options import GROWTH, MARGIN, SearchOptions
 from nmt.kernels.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
-
-MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
-GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`.
-
-    `normalized` is `log_prob` divided by the length penalty: the number that hypotheses, other than samples, are ranked
-    by.
-    """
-
-    tokens: list[int]
-    log_prob: float
-    normalized: float
 
 
 @dataclass(frozen=True)
@@ -100,26 +83,6 @@ class Candidates(NamedTuple):
 
 # Receives the state before a step, its best extensions, and the state after it.
 Observer = Callable[[Beams, Candidates, Beams], None]
-
-
-def hypotheses(
-    tokens: Sequence[list[int]], log_probs: Sequence[float], lengths: Sequence[int], options: SearchOptions
-) -> list[Hypothesis]:
-    """Return the finished hypotheses of a sentence, best first, for its rows of a state. Raises ModelError if none has.
-
-    Then the log-probabilities of the model are NaN or all infinite: nothing else ends a search without a hypothesis.
-    """
-    finished = [
-        Hypothesis(ids[1:length], log_prob, log_prob / options.penalty(length))
-        for ids, log_prob, length in zip(tokens, log_probs, lengths, strict=True)
-        if length
-    ]
-    if not finished or (options.sampling is not None and len(finished) < options.n_best):
-        raise ModelError(
-            "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
-            "take an earlier checkpoint"
-        )
-    return sorted(finished, key=lambda one: -(one.normalized if options.sampling is None else one.log_prob))
 
 
 def best_candidates(beams: Beams, log_probs: Tensor, tokens: Tensor) -> Candidates:

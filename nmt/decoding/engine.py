@@ -6,23 +6,25 @@ Sentences are sorted by length, cut into batches, searched, and returned in orde
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from typing import Any
+
+import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.beam import Hypothesis
-from nmt.decoding.models import BatchRunner, Models, RemoteRunner, in_halves, in_order, length_batches
+from nmt.decoding.batches import balanced_batches, in_halves, in_order
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.models import BatchRunner, Models, release_memory
+from nmt.decoding.native_engine import Engine, RemoteEngine, SearchRequest, too_long
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
-from nmt.kernels import kernels_for, precision_for
+from nmt.kernels.device import kernels_for, precision_for
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
-_MIN_THREAD_TOKENS = 1024  # the fewest source tokens times beam for which one more thread pays
-
 
 class TorchEngine:
-    """A torch model, which supports every option, or an ensemble of them."""
+    """Models in torch, which supports every option, device and model; see `Engine`."""
 
     def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings) -> None:
         """Take models, which must not change while the engine is used.
@@ -31,7 +33,8 @@ class TorchEngine:
         """
         device = models[0].device
         self.kernels = kernels_for(device, precision_for(runtime, device, models[0].settings.dim))
-        self.description = self.kernels.description
+        self.description, self.problem = self.kernels.description, self.kernels.problem
+        self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
         self.runner = BatchRunner([model.for_inference(self.kernels) for model in models])
         if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
             raise ConfigError(
@@ -49,50 +52,33 @@ class TorchEngine:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
         return search_all(self.runner, sentences, options, prefixes)
 
+    @property
+    def threads(self) -> int:
+        """The number of threads among which batches are divided."""
+        return self.runner.threads
 
-class SearchRequest(NamedTuple):
-    """The arguments of `TorchEngine.search`, for what searches in its place."""
+    def of_worker(self, ask: Callable[[object], Any]) -> Engine:
+        """Return this engine with one thread, or of a GPU a remote one."""
+        torch.set_num_threads(1)
+        return self if self.uses_cores else RemoteEngine(self, ask)
 
-    sentences: Sequence[Sequence[int]]
-    options: SearchOptions
-    prefixes: Sequence[Sequence[int]] | None
-
-
-class RemoteEngine:
-    """What a worker process has in place of an engine: the process that started it, or another function, searches."""
-
-    def __init__(self, engine: TorchEngine, ask: Callable[[object], Any]) -> None:
-        self.kernels, self.description, self._ask = engine.kernels, engine.description, ask
-        self.runner: BatchRunner = RemoteRunner(engine.runner, ask)
-
-    def search(
-        self,
-        sentences: Sequence[Sequence[int]],
-        options: SearchOptions,
-        prefixes: Sequence[Sequence[int]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first, in order."""
-        found: list[list[Hypothesis]] = self._ask(SearchRequest(sentences, options, prefixes))
-        return found
-
-
-def answers(engine: TorchEngine, requests: Sequence[Any]) -> list[Any]:
-    """Return what the engine computes for requests of remote ones; searches with equal options are one."""
-    results: list[Any] = [None] * len(requests)
-    searches: dict[str, list[int]] = {}
-    for number, request in enumerate(requests):
-        if isinstance(request, SearchRequest):
-            searches.setdefault(request.options.model_dump_json(), []).append(number)
-        else:
-            results[number] = engine.runner.run(*request)
-    for numbers in searches.values():
-        joined = [requests[number] for number in numbers]
-        sentences = [ids for one in joined for ids in one.sentences]
-        prefixes = [prefix for one in joined for prefix in one.prefixes or [()] * len(one.sentences)]
-        found = iter(engine.search(sentences, joined[0].options, prefixes))
-        for number, one in zip(numbers, joined, strict=True):
-            results[number] = list(islice(found, len(one.sentences)))
-    return results
+    def answers(self, requests: Sequence[Any]) -> list[Any]:
+        """Return the results for requests of remote engines; searches with equal options are one."""
+        results: list[Any] = [None] * len(requests)
+        searches: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            if isinstance(request, SearchRequest):
+                searches.setdefault(request.options.model_dump_json(), []).append(number)
+            else:
+                results[number] = self.runner.run(*request)
+        for numbers in searches.values():
+            joined = [requests[number] for number in numbers]
+            sentences = [ids for one in joined for ids in one.sentences]
+            prefixes = [prefix for one in joined for prefix in one.prefixes or [()] * len(one.sentences)]
+            found = iter(self.search(sentences, joined[0].options, prefixes))
+            for number, one in zip(numbers, joined, strict=True):
+                results[number] = list(islice(found, len(one.sentences)))
+        return results
 
 
 def search_all(
@@ -121,23 +107,6 @@ def search_all(
     return in_order(batches, runner.run(partial(_search_batch, options=options), items))
 
 
-def balanced_batches(
-    lengths: Sequence[int], width: int, max_tokens: int, max_hypotheses: int, threads: int
-) -> Iterator[list[int]]:
-    """Cut sentences into batches of similar length, the longest first, that cost each thread the same.
-
-    In a batch, padded source tokens × width is at most `max_tokens`, and sentences × width about `max_hypotheses`. The
-    batches of all threads are cut together and their sentences distributed in turn, so that the costs of two batches
-    differ by at most one longest sentence.
-    """
-    threads = max(1, min(threads, sum(lengths) * width // _MIN_THREAD_TOKENS))
-    max_sentences = threads * max_hypotheses / width
-    rounds = max(1, round(len(lengths) / max_sentences))  # somewhat larger batches rather than a small last one
-    max_sentences = max(max_sentences, len(lengths) / rounds)
-    for batch in length_batches(lengths, threads * max_tokens // width, max_sentences):
-        yield from (batch[i::threads] for i in range(min(threads, len(batch))))
-
-
 def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Divide sentences into classes of 1 … 16, 17 … 64, 65 … 256, … tokens, the longest first.
 
@@ -154,11 +123,10 @@ def _search_batch(
     """Search one batch of sentences with their prefixes, in halves if it does not fit into the memory of the device."""
 
     def found(part: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[Hypothesis]]:
-        return search(models, [[*ids, EOS] for ids, _ in part], options, [prefix for _, prefix in part])
+        return search(models, [ids for ids, _ in part], options, [prefix for _, prefix in part])
 
-    def too_long(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
-        return (
-            f"a sentence of {len(sentence[0]) + 1} tokens with a beam of {options.width} does not fit in the memory of"
-        )
+    def problem(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
+        return too_long(options.width, f"the memory of {models[0].device}", sentence[0])
 
-    return in_halves(found, sentences, models[0].kernels, too_long)
+    ended = [([*ids, EOS], prefix) for ids, prefix in sentences]
+    return in_halves(found, ended, problem, partial(release_memory, models))

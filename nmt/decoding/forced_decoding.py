@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import assemble
-from nmt.decoding.models import BatchRunner, Models, in_halves, in_order, length_batches
+from nmt.decoding.batches import in_halves, in_order, length_batches
+from nmt.decoding.models import BatchRunner, Models, release_memory
 from nmt.model.transformer import Transformer, decode_with_attention
 from nmt.text.prepared import Sentences
 
@@ -55,9 +56,10 @@ def force_all(runner: BatchRunner, pairs: Sequence[Pair], budget: int, heads: Se
 
 def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
     def too_long(pair: Pair) -> str:
-        return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in the memory of"
+        sizes = f"{len(pair[0]) + 1} and {len(pair[1]) + 1}"
+        return f"a pair of {sizes} tokens does not fit in the memory of {models[0].device}"
 
-    return in_halves(partial(_force, models[0], heads), pairs, models[0].kernels, too_long)
+    return in_halves(partial(_force, models[0], heads), pairs, too_long, partial(release_memory, models))
 
 
 @torch.inference_mode()

@@ -1,21 +1,17 @@
-"""The options of a search, from the recipe's `decode` section and the call, and the rules on the output among them.
-
-Rules set logits to -inf before the best tokens are chosen. N rows, one for each hypothesis; P positions of its tokens,
-V vocabulary, G tokens of an n-gram, W n-grams.
-"""
+"""The options of a search, from the recipe's `decode` section and the call."""
 
 import math
-from typing import NamedTuple, Self
+from typing import Self
 
-import torch
 from pydantic import model_validator
-from torch import Tensor
 
 from nmt.config import DecodeSettings, MaxLength
 from nmt.config.section import PositiveInt
 from nmt.errors import ConfigError
-from nmt.kernels.reference import forbid
-from nmt.text.tokenizer import PAD
+from nmt.kernels.native import SearchRules
+
+MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
+GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
 
 
 class SearchOptions(DecodeSettings):
@@ -65,43 +61,17 @@ class SearchOptions(DecodeSettings):
         """Return the length limit of an output for a source of this length: ceil(factor · S) + extra."""
         return math.ceil(self.max_length.factor * source_length) + self.max_length.extra
 
+    def limit(self, source_length: int, longest: int, prefix: int = 0) -> int:
+        """Return the length limit with a prefix, of a model that generates up to so many tokens."""
+        return min(self.longest_output(source_length), max(1, longest - prefix)) + prefix
 
-class Prefixes(NamedTuple):
-    """The hypotheses that logits follow."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether the best tokens of each step are chosen, by no other rule than a length limit."""
+        return self.sampling is None and self.no_repeat_ngram is None
 
-    tokens: Tensor  # (N, P) with `<s>`; anything behind their lengths
-    lengths: Tensor  # (N)
-    must_end: Tensor  # (N) whether the longest output is reached
-    required: Tensor | None  # (N) the next token of a required prefix, -1 where none is left; None: there are none
-
-
-def apply_rules(logits: Tensor, prefixes: Prefixes, no_repeat_ngram: int | None) -> None:
-    """Set the logits (N, V) of tokens that may not be generated to -inf, in place.
-
-    A rule only lowers logits, because beam search relies on an upper bound of all extensions; the probability of a
-    forbidden token is not distributed among the others. At least one token remains: `</s>`, because no n-gram contains
-    it, or the required one, for which no other rule applies.
-    """
-    required = None if prefixes.required is None else prefixes.required.unsqueeze(1)
-    before = None if required is None else logits.gather(1, required.clamp(min=0))
-    if no_repeat_ngram is not None:
-        _forbid_repeated(logits, prefixes, no_repeat_ngram)
-    forbid(logits, prefixes.must_end)
-    if required is not None and before is not None:
-        logits.masked_fill_(required >= 0, -torch.inf)
-        kept = torch.where(required >= 0, before, logits.gather(1, required.clamp(min=0)))
-        logits.scatter_(1, required.clamp(min=0), kept)
-
-
-def _forbid_repeated(logits: Tensor, prefixes: Prefixes, size: int) -> None:
-    """Forbid a second occurrence of any run of G tokens (Paulus et al. 2018, section 2.5), `<s>` excluded."""
-    tokens, lengths = prefixes.tokens.long(), prefixes.lengths.unsqueeze(1)
-    if tokens.size(1) <= size:
-        return
-    ngrams = tokens[:, 1:].unfold(1, size, 1)  # (N, W, G)
-    at = lengths - torch.arange(size - 1, 0, -1, device=tokens.device)  # (N, G-1) of the last tokens
-    last = tokens.gather(1, at.clamp(min=0)).unsqueeze(1)
-    complete = torch.arange(ngrams.size(1), device=tokens.device) + size < lengths  # (N, W) all of it is generated
-    repeats = (ngrams[..., :-1] == last).all(2) & complete
-    # padding is never generated anyway
-    logits.scatter_(1, torch.where(repeats, ngrams[..., -1], PAD), -torch.inf)
+    def rules(self, longest: int) -> SearchRules:
+        """Return what a step is computed with, for outputs of up to so many tokens."""
+        penalties = [self.penalty(length) for length in range(longest + 1)]
+        margin = math.inf if self.exact else MARGIN
+        return SearchRules(penalties, margin, GROWTH, self.beam == 1, self.log_probs)

@@ -16,22 +16,13 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.beam import (
-    GROWTH,
-    MARGIN,
-    Beams,
-    Hypothesis,
-    Observer,
-    advance,
-    best_candidates,
-    draw,
-    extend_each,
-    hypotheses,
-    noise_for,
-)
+from nmt.decoding.beam import Beams, Observer, advance, best_candidates, draw, extend_each, noise_for
+from nmt.decoding.hypothesis import Hypothesis, hypotheses
 from nmt.decoding.models import Models
-from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
-from nmt.kernels.reference import Places, SearchRules, largest
+from nmt.decoding.native_engine import plain_search
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.rules import Prefixes, apply_rules
+from nmt.kernels.reference import Places, largest
 from nmt.model.cache import DecoderCache
 from nmt.text.tokenizer import EOS
 
@@ -83,18 +74,14 @@ def search(
     if not sentences:
         return []
     prefixes = prefixes or [()] * len(sentences)
+    model_kernels, is_plain = models[0].model_kernels, options.is_plain and not any(prefixes)
+    if model_kernels is not None and is_plain and len(models) == 1 and observer is None:
+        return plain_search(model_kernels, sentences, options)
     most = min(model.settings.longest for model in models)
     searched = [
-        Sentence(number, ids, prefix, min(options.longest_output(len(ids)), max(1, most - len(prefix))) + len(prefix))
+        Sentence(number, ids, prefix, options.limit(len(ids), most, len(prefix)))
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
     ]
-    model_kernels = models[0].model_kernels
-    is_plain = options.sampling is None and options.no_repeat_ngram is None and not any(prefixes)
-    if model_kernels is not None and is_plain and len(models) == 1 and observer is None:
-        limits, sizes = [one.limit for one in searched], (options.beam, options.n_best)
-        rules = _rules(options, max(limits), models[0].device)
-        finished = model_kernels.search(sentences, limits, sizes, rules)
-        return [hypotheses(*of_sentence, options) for of_sentence in zip(*finished, strict=True)]
     kernels, tokens = models[0].kernels, options.batch_tokens // options.width
     longest = max(map(len, sentences)), max(one.limit for one in searched)
     size = kernels.search_size(len(sentences), *longest, tokens)
@@ -102,13 +89,6 @@ def search(
     if observer is not None:
         return make().run(searched, observer)
     return kernels.kept((*map(id, models), options.model_dump_json(), size, any(prefixes)), make).run(searched)
-
-
-def _rules(options: SearchOptions, longest: int, device: torch.device) -> SearchRules:
-    """Return the rules for outputs of up to so many tokens."""
-    penalties = torch.tensor([options.penalty(length) for length in range(longest + 1)], device=device)
-    margin = math.inf if options.exact else MARGIN
-    return SearchRules(penalties, margin, GROWTH, options.beam == 1, options.log_probs)
 
 
 class Search:
@@ -124,7 +104,8 @@ class Search:
         ancestors = self.beams.history[:, :, 1]
         self._places = Places(all_rows, self.beams.lengths, ancestors, options.width, positions)
         self._caches: list[DecoderCache] = []
-        self._rules = _rules(options, positions, device)
+        self._rules = options.rules(positions)
+        self._penalties = torch.tensor(self._rules.penalties, device=device)
         # (B, P) the tokens that a hypothesis must begin with, -1 where there are none
         self._required = torch.full((self.slots, positions), -1, device=device) if has_prefixes else None
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
@@ -180,10 +161,10 @@ class Search:
             beams.assign(extend_each(beams, log_probs.squeeze(2), tokens.squeeze(2)))
             return
         if self.kernels.advance is not None and self._observer is None:
-            self.kernels.advance(beams, log_probs, tokens, self._rules)
+            self.kernels.advance(beams, log_probs, tokens, self._penalties, self._rules)
             return
         candidates = best_candidates(beams, log_probs, tokens)
-        after = advance(beams, candidates, self._rules.penalties, options)
+        after = advance(beams, candidates, self._penalties, options)
         if self._observer is not None:
             self._observer(beams, candidates, after)
         beams.assign(after)

@@ -27,7 +27,8 @@ from nmt.config import Languages, ModelSettings
 from nmt.decoding.forced_decoding import Pair
 from nmt.errors import ConfigError, ModelError
 from nmt.formats import library
-from nmt.model.checkpoint import WEIGHTS_FILE, LoadedModel, write_tensors
+from nmt.model.checkpoint import LoadedModel, write_tensors
+from nmt.model.stored import WEIGHTS_FILE
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer

@@ -6,10 +6,11 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from nmt.kernels.machine import processor_features
 
 # with the variable by which torch, too, computes as on a processor without AVX-512
 _PROCESSOR = "x86-64-v3" if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2" else "native"
@@ -30,7 +31,7 @@ def library() -> ctypes.CDLL | None:
     """
     global problem
     problem = None
-    features = set() if sys.platform != "linux" else _processor_features()
+    features = processor_features()
     if os.environ.get("NMT_CPU_KERNELS", "on") == "off" or not {"avx2", "fma"} <= features:
         return None
     try:
@@ -38,11 +39,6 @@ def library() -> ctypes.CDLL | None:
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder
         problem = "the kernels for this processor cannot be used: " + " ".join(str(error).split())
         return None
-
-
-def _processor_features() -> set[str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return set(next((line for line in lines if line.startswith("flags")), "").split())
 
 
 def _load(features: list[str]) -> ctypes.CDLL:

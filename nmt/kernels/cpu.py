@@ -12,17 +12,18 @@ N rows, I inputs, O outputs, D width, H heads.
 import functools
 import math
 import os
-import sys
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.kernels import compiling, native
-from nmt.kernels.reference import Kernels, ModelKernels, ModelWeights, Precision, Product
+from nmt.config import ModelSettings
+from nmt.kernels import compiling, native, native_layers
+from nmt.kernels.constant_products import product
+from nmt.kernels.reference import Kernels, Precision, Product
 
-_LEAST_BF16_DIM = 128
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
 _MULTIPLE = 64
 
@@ -31,31 +32,15 @@ _MULTIPLE = 64
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
 
 
-class Processor(NamedTuple):
-    """What this processor and this build of torch have."""
-
-    onednn: bool = False  # fp32 products of oneDNN, faster than those of MKL
-    bf16: bool = False  # products of bf16 numbers, which are slower than fp32 where they are emulated
-    native: bool = False  # whether to compile and use `nmt.kernels.native`
-
-
 @functools.cache
-def processor() -> Processor:
-    """Look for the operators of torch and for the instructions of the processor."""
-    capability = torch.backends.cpu.get_cpu_capability() if os.environ.get("NMT_CPU_KERNELS", "on") != "off" else ""
-    avx512 = (
-        torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and capability == "AVX512"  # below, MKL is as fast
+def has_onednn() -> bool:
+    """Whether this build of torch has products of oneDNN, and the processor computes them faster than those of MKL."""
+    return (
+        os.environ.get("NMT_CPU_KERNELS", "on") != "off"
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"  # below, MKL is as fast
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
-    # a torch without these tests counts as a CPU without the instructions
-    bf16, amx = (getattr(torch.cpu, f"_is_{name}_supported", bool)() for name in ("avx512_bf16", "amx_tile"))
-    onednn = avx512 and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return Processor(onednn, onednn and (bf16 or amx), capability in ("AVX2", "AVX512") and sys.platform == "linux")
-
-
-def prefers_bf16(dim: int) -> bool:
-    """Whether a model of this width computes faster in bf16: converting numbers takes a narrow one what it saves."""
-    return processor().bf16 and dim >= _LEAST_BF16_DIM
 
 
 class CpuKernels(Kernels):
@@ -64,7 +49,7 @@ class CpuKernels(Kernels):
     chunk_logits = 2**22  # as many as the caches hold
     fuses_step = True
     uses_cores = True
-    active_hypotheses = 480  # the caches of more do not fit into the processor's cache
+    active_hypotheses = native.ACTIVE_HYPOTHESES
     # 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where
     # training chooses bf16
     utilization = (0.2, 1.0)
@@ -72,9 +57,9 @@ class CpuKernels(Kernels):
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         super().__init__(device, precision)
-        self.has_native = processor().native and compiling.library() is not None
+        self.has_native = compiling.library() is not None
         self.name = "compiled kernels" if self.has_native else "torch"
-        if processor().native and not self.has_native:
+        if compiling.problem is not None:
             self.problem = f"no compiled kernels, so this is slower: {compiling.problem}"
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
@@ -106,17 +91,22 @@ class CpuKernels(Kernels):
     def attend(
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
     ) -> Tensor:
-        """Attend sentence by sentence, with `native.attend_rows`."""
+        """Attend sentence by sentence, with `native_layers.attend_rows`."""
         if not self.has_native or queries.dtype == torch.float64:
             return super().attend(queries, keys_values, rows, heads, causal)
-        shape = native.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
+        shape = native_layers.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
         return attended
 
-    def model(self, weights: ModelWeights) -> ModelKernels | None:
-        """Compute with `native.ModelKernels`."""
-        has_kernels = self.has_native and native.has_kernels(weights)
-        return native.ModelKernels(weights, self.precision) if has_kernels else None
+    def model(
+        self, settings: ModelSettings, weights: Mapping[str, Tensor], products: Mapping[str, Product], vocabulary: int
+    ) -> native_layers.NativeLayers | None:
+        """Compute with the kernels in C++."""
+        if not self.has_native or not native.has_kernels(settings):
+            return None
+        arrays = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
+        of_native = {name: one.native for name, one in products.items() if isinstance(one, native_layers.TensorProduct)}
+        return native_layers.NativeLayers(settings, arrays, of_native, vocabulary, self.precision)
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return a multiple of 64, if there are so many."""
@@ -132,10 +122,12 @@ class CpuKernels(Kernels):
         return _outer_product(left, right).float()
 
     def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
-        """Lay out the weight for `native.product`; without that, `linear` is used."""
+        """Lay out the weight for a product in C++; without that, `linear` is used."""
         if not self.has_native:
             return None
-        return native.product(weight.detach(), None if bias is None else bias.detach(), self.precision)
+        biases = None if bias is None else bias.detach().float().numpy()
+        found = product(weight.detach().float().numpy(), biases, self.precision)
+        return None if found is None else native_layers.TensorProduct(found)
 
     def cached(self, keys_values: Tensor) -> Tensor:
         """Round to bf16 unless the precision is fp32: that is half of the memory that attention reads."""
@@ -163,7 +155,7 @@ def _outer_product(left: Tensor, right: Tensor) -> Tensor:
 def _fits(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN multiplies x (..., I) by the transpose of weight (O, I) faster than torch's default."""
     return (
-        processor().onednn
+        has_onednn()
         and x.dtype == weight.dtype
         and x.dtype in (torch.bfloat16, torch.float32)
         and x.numel() >= _MIN_ROWS * x.size(-1)
@@ -219,8 +211,8 @@ class _ByteMaskDropout(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: native.Layout) -> Tensor:
-        output, logsumexp = native.attend_rows(queries, keys_values, shape)
+    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: native_layers.Layout) -> Tensor:
+        output, logsumexp = native_layers.attend_rows(queries, keys_values, shape)
         ctx.save_for_backward(queries, keys_values, logsumexp)
         ctx.shape = shape
         return output
@@ -228,4 +220,4 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
         queries, keys_values, logsumexp = ctx.saved_tensors
-        return *native.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.shape), None
+        return *native_layers.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.shape), None

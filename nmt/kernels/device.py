@@ -1,4 +1,4 @@
-"""Device, precision, threads and random seeds."""
+"""The choice of a device and its kernels, precision, threads and random seeds."""
 
 import contextlib
 import ctypes
@@ -15,7 +15,9 @@ from nmt import __version__
 from nmt.config import Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, is_oom
-from nmt.system.workers import available_cores
+from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.machine import local_rank, prefers_bf16, thread_count
+from nmt.kernels.reference import Kernels, Precision
 
 
 def choose_device(settings: RuntimeSettings) -> torch.device:
@@ -29,6 +31,39 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
     if name not in names:
         raise SettingError("runtime.device", f"{name} is not available here; this machine has: {', '.join(names)}")
     return _prepare_cuda() if name == "cuda" else torch.device(name)
+
+
+def kernels_for(device: torch.device, precision: Precision = "fp32", target_rows: int = 0) -> Kernels:
+    """Return the fastest kernels for a device; in training, most batches have so many target rows.
+
+    Where those for the device cannot be used, `Kernels.problem` is the reason.
+    """
+    if device.type == "cpu":
+        return CpuKernels(device, precision)
+    plain = Kernels(device, precision)
+    if device.type != "cuda":
+        return plain
+    try:
+        from nmt.kernels.cuda import CudaKernels  # Triton takes a second to import
+
+        kernels = CudaKernels(device, precision, target_rows)
+        kernels.check()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # of a compiler, a driver, or a Triton that does not support the GPU
+        reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
+        plain.problem = f"no Triton kernels, so this is several times as slow: {reason}"
+        return plain
+    return kernels
+
+
+def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int) -> Precision:
+    """Return the precision of a model of this width: `auto` is bf16 where that is faster, otherwise fp32."""
+    if runtime.precision != "auto":
+        return runtime.precision
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if device.type == "cpu" and prefers_bf16(dim) else "fp32"
 
 
 def environment(settings: RuntimeSettings) -> dict[str, str | int]:
@@ -76,23 +111,9 @@ def _prepare_cuda() -> torch.device:
     return torch.device("cuda", number)
 
 
-def local_rank() -> tuple[int, int]:
-    """Return the number of this process among those that torchrun started on this machine, and how many there are."""
-    return int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-
-
 def set_threads(settings: RuntimeSettings) -> None:
     """Set the number of CPU threads of torch to `thread_count`."""
     torch.set_num_threads(thread_count(settings))
-
-
-def thread_count(settings: RuntimeSettings) -> int:
-    """Return `runtime.threads`, by default OMP_NUM_THREADS, else the number of cores per process on this machine."""
-    processes = local_rank()[1]
-    # torchrun sets OMP_NUM_THREADS to 1 for several processes, whatever the number of cores
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0] if processes == 1 else ""
-    limit = int(given) if given.isdigit() else 0
-    return settings.threads or limit or max(1, available_cores() // processes)
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -110,19 +131,6 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         torch.cuda.reset_peak_memory_stats(device)
     yield peak
     peak.append(torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0)
-
-
-def reuse_freed_ram() -> None:
-    """Make glibc keep freed memory for the next step instead of returning it to the system.
-
-    Arrays are often megabytes large, and glibc returns blocks of that size at once; to get them back, page by page,
-    takes a few percent of a training step on a CPU. No effect with other C libraries.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-        mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
 
 
 def release_cached_blocks(device: torch.device) -> None:

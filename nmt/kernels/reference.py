@@ -5,9 +5,9 @@ batch, I inputs, O outputs of a product. While decoding: K hypotheses of each se
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from torch.nn import functional as F
 from nmt.batching.batch import Batch, Rows
 from nmt.config import ModelSettings
 from nmt.text.tokenizer import EOS, PAD
+
+if TYPE_CHECKING:
+    from nmt.kernels.native_layers import NativeLayers
 
 Precision = Literal["fp32", "bf16", "int8"]
 Product = Callable[..., Tensor]  # of x (..., I), and relu=False, (..., O)
@@ -49,72 +52,6 @@ class Places:
 
 
 Cells = tuple[Sequence[Tensor], Places]  # of each layer, and what is read of them
-
-
-class LayerWeights(NamedTuple):
-    """What the layers of an encoder or a decoder compute with in inference; an encoder has no attention to a source."""
-
-    settings: ModelSettings
-    # of each layer: query_key_value and output of self-attention, query and output of attention to the source, inner
-    # and outer; the norms of its three sublayers
-    products: Sequence[Sequence[Any]]
-    norms: Sequence[Sequence[nn.LayerNorm | None]]
-    last_norm: nn.LayerNorm | None
-
-
-class EmbeddingWeights(NamedTuple):
-    """The embeddings of one side."""
-
-    tokens: Tensor  # (V and padding, D)
-    scale: float  # of them
-    positions: Callable[[int], Tensor | None]  # for a number of positions a table to add, for later ones its last row
-
-
-class ModelWeights(NamedTuple):
-    """What a model computes with in inference."""
-
-    encoder: LayerWeights
-    decoder: LayerWeights
-    source: EmbeddingWeights
-    target: EmbeddingWeights
-    key_values: Sequence[Any]  # products of each layer of the decoder, from memory
-    product: Any  # to logits
-    matrix: Tensor  # (V and padding, D) of that product
-    bias: Tensor | None  # (V and padding) to add
-    vocabulary: int  # V
-
-
-class SearchRules(NamedTuple):
-    """What a step of a search is computed with, besides the state."""
-
-    penalties: Tensor  # of lengths 0 … P
-    margin: float  # infinite in an exact search
-    growth: int
-    is_greedy: bool
-    log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
-
-
-# Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
-# with `</s>`; 0 where there is none.
-Finished = tuple[list[list[list[int]]], list[list[float]], list[list[int]]]
-
-
-class ModelKernels(Protocol):
-    """All layers of a model in one kernel, and whole searches."""
-
-    def encode(self, x: Tensor, rows: Rows) -> Tensor:
-        """Return memory (M, D) for the embeddings of source rows."""
-
-    def step(self, tokens: Tensor, target: Cells, source: Cells) -> Tensor:
-        """Return the hidden states (N, D) for the newest tokens in all places (B, K); cells are those of both sides."""
-
-    def search(
-        self, sentences: Sequence[Sequence[int]], limits: Sequence[int], sizes: tuple[int, int], rules: SearchRules
-    ) -> Finished:
-        """Search as `nmt.decoding.search.Search` does, with K hypotheses of each sentence of which n are returned.
-
-        Sentences are source ids with `</s>`, sizes (K, n).
-        """
 
 
 class Kernels:
@@ -245,8 +182,13 @@ class Kernels:
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
-    def model(self, weights: ModelWeights) -> ModelKernels | None:
-        """Return kernels for a whole model; None if there are none, and its layers are computed one by one."""
+    def model(
+        self, settings: ModelSettings, weights: Mapping[str, Tensor], products: Mapping[str, Product], vocabulary: int
+    ) -> "NativeLayers | None":
+        """Return kernels for a whole model; None if there are none, and its layers are computed one by one.
+
+        Weights and products have the names that they have in a model; V is without padding.
+        """
         return None
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:

@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.kernels.reference import Places, SearchRules
+from nmt.kernels.native import SearchRules
+from nmt.kernels.reference import Places
 from nmt.text.tokenizer import BOS, EOS
 
 BLOCK = 16  # cells that a program reads at a time
@@ -205,7 +206,7 @@ def _best_kernel(
         number = tl.where(at == place, float("-inf"), number)
 
 
-def advance(beams: Any, log_probs: Tensor, tokens: Tensor, rules: SearchRules) -> None:
+def advance(beams: Any, log_probs: Tensor, tokens: Tensor, penalties: Tensor, rules: SearchRules) -> None:
     """Change the state of a beam search as `nmt.decoding.beam.advance` does, for the best tokens (B, K, C).
 
     Finished hypotheses are in any order, and only the tokens that they have are copied.
@@ -214,7 +215,7 @@ def advance(beams: Any, log_probs: Tensor, tokens: Tensor, rules: SearchRules) -
     count, beam, width = tokens.shape
     positions, best = beams.history.size(3), beams.finished.size(1)
     _advance_kernel[(count,)](
-        log_probs, tokens, rules.penalties, beams.log_probs, beams.tokens, beams.lengths, beams.limits,
+        log_probs, tokens, penalties, beams.log_probs, beams.tokens, beams.lengths, beams.limits,
         beams.history, beams.finished, beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
         positions, K=beam, C=width, N=best, PLACES=triton.next_power_of_2(beam),
         CANDIDATES=triton.next_power_of_2(beam * width),

@@ -24,13 +24,9 @@ def sinusoids(positions: Tensor, longest: int, like: Tensor) -> Tensor:
 
     sin(p / 10000^(2i/D)) is in column 2i, the cosine in 2i+1 (Vaswani et al. 2017, section 3.5).
     """
-    return F.embedding(positions, sinusoid_table(longest, like))
-
-
-def sinusoid_table(longest: int, like: Tensor) -> Tensor:
-    """Return the vectors of at least so many positions, for embeddings (N, D)."""
     length = max(_SHORTEST_TABLE, 1 << (longest - 1).bit_length())
-    return _sinusoid_table(length, like.size(-1), torch.promote_types(like.dtype, torch.float32), like.device)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return F.embedding(positions, _sinusoid_table(length, like.size(-1), dtype, like.device))
 
 
 @cache  # recorded updates read these tables

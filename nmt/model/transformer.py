@@ -17,19 +17,11 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import (
-    PLAIN,
-    EmbeddingWeights,
-    Kernels,
-    LayerWeights,
-    ModelKernels,
-    ModelWeights,
-    Product,
-    Stream,
-)
+from nmt.kernels.native_layers import NativeLayers
+from nmt.kernels.reference import PLAIN, Kernels, Product, Stream
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
-from nmt.model.positions import sinusoid_table, sinusoids
+from nmt.model.positions import sinusoids
 from nmt.model.scores import Score
 from nmt.text.tokenizer import PAD
 
@@ -40,7 +32,7 @@ class Transformer(nn.Module):
     """Encoder and decoder over token ids."""
 
     kernels = PLAIN
-    model_kernels: ModelKernels | None = None  # of all layers, after `for_inference`
+    model_kernels: NativeLayers | None = None  # of all layers, after `for_inference`
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -157,23 +149,10 @@ class Transformer(nn.Module):
                 if isinstance(linear, Linear) and (product := kernels.prepared(linear.weight, linear.bias)):
                     setattr(parent, name, PreparedLinear(linear, product))
         if copied.is_prepared:
-            copied.model_kernels = kernels.model(copied._weights())
+            products = {name: one.product for name, one in copied.named_modules() if isinstance(one, PreparedLinear)}
+            vocabulary = self.output.out_features
+            copied.model_kernels = kernels.model(self.settings, dict(copied.named_parameters()), products, vocabulary)
         return copied.eval()
-
-    def _weights(self) -> ModelWeights:
-        """Return what a prepared model computes with."""
-        output, bias = cast(PreparedLinear, self.output), self.output_bias
-        return ModelWeights(
-            encoder=layer_weights(self.settings, self.encoder, self.encoder_norm),
-            decoder=layer_weights(self.settings, self.decoder, self.decoder_norm),
-            source=self.source_embedding.weights(),
-            target=self.target_embedding.weights(),
-            key_values=[cast(PreparedLinear, layer.cross_attention.key_value).product for layer in self.decoder],
-            product=output.product,
-            matrix=output.weight.detach(),
-            bias=None if bias is None else bias.detach(),
-            vocabulary=output.out_features,
-        )
 
     def encode_keys_values(self, rows: Rows) -> list[Tensor]:
         """Return the keys and values (M, 2D) of each decoder layer for source rows, in evaluation mode."""
@@ -196,6 +175,11 @@ class Transformer(nn.Module):
         """The device of the weights."""
         return self.output.weight.device
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The names and shapes of the weights, a tied matrix under its first name only."""
+        return {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
+
     def parameter_count(self) -> int:
         """Return the number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
@@ -210,16 +194,7 @@ class PreparedLinear(nn.Module):
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
         """Map (..., I) to (..., O), followed by ReLU if asked for."""
-        return self.product(x, relu=relu)
-
-
-def layer_weights(
-    settings: ModelSettings, layers: "Sequence[EncoderLayer | DecoderLayer]", last_norm: nn.LayerNorm | None
-) -> LayerWeights:
-    """Return what prepared layers compute with."""
-    products = [[None if module is None else module.product for module in layer.parts[0]] for layer in layers]
-    norms = [[None if sublayer is None else sublayer.norm for sublayer in layer.parts[1]] for layer in layers]
-    return LayerWeights(settings, products, norms, last_norm)
+        return self.product(x, relu)
 
 
 class EncoderLayer(nn.Module):
@@ -231,14 +206,6 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(settings)
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
-
-    @property
-    def parts(self) -> "tuple[list[nn.Module | None], list[Sublayer | None]]":
-        """The linear maps and the sublayers in the order of `LayerWeights`."""
-        attention, feed_forward = self.attention, self.feed_forward
-        linear_maps: list[nn.Module | None] = [attention.query_key_value, attention.output, None, None]
-        linear_maps += [feed_forward.inner, feed_forward.outer]
-        return linear_maps, [self.attention_sublayer, None, self.feed_forward_sublayer]
 
     def forward(self, stream: Stream, rows: Rows) -> Stream:
         """Map a stream (M, D) to a stream."""
@@ -257,14 +224,6 @@ class DecoderLayer(nn.Module):
         self.self_attention_sublayer = Sublayer(settings)
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
-
-    @property
-    def parts(self) -> "tuple[list[nn.Module | None], list[Sublayer | None]]":
-        """The linear maps and the sublayers in the order of `LayerWeights`."""
-        to_target, to_source, feed_forward = self.self_attention, self.cross_attention, self.feed_forward
-        linear_maps: list[nn.Module | None] = [to_target.query_key_value, to_target.output]
-        linear_maps += [to_source.query, to_source.output, feed_forward.inner, feed_forward.outer]
-        return linear_maps, [self.self_attention_sublayer, self.cross_attention_sublayer, self.feed_forward_sublayer]
 
     def forward(self, stream: Stream, memory: Tensor, rows: tuple[Rows, Rows]) -> Stream:
         """Map a stream of all target positions at once, (N, D); memory is (M, D), rows are those of both."""
@@ -365,17 +324,6 @@ class Embedding(nn.Module):
         if self.learned is not None:  # longer texts can be given in forced decoding: they repeat the last position
             x = x + self.learned(positions.clamp(max=self.learned.num_embeddings - 1))
         return self.kernels.dropout(x, self.dropout) if self.training else x
-
-    def weights(self) -> EmbeddingWeights:
-        """Return what this module computes with."""
-        tokens = self.tokens.weight.detach()
-
-        def positions(longest: int) -> Tensor | None:
-            if self.learned is not None:
-                return self.learned.weight.detach()
-            return sinusoid_table(longest, tokens) if self.is_sinusoidal else None
-
-        return EmbeddingWeights(tokens, self.scale, positions)
 
 
 def with_padding(matrix: Matrix) -> Matrix:

@@ -19,7 +19,7 @@ from nmt.batching.batch import Indices, Rows, collate
 from nmt.batching.batch_stream import EpochPlan, cut_into_groups, padding_share, plan_epoch
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
-from nmt.kernels import Kernels
+from nmt.kernels.reference import Kernels
 from nmt.model.attention import distances_between
 from nmt.model.positions import sinusoids
 from nmt.model.scores import Dot, Score

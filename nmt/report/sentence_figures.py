@@ -25,8 +25,8 @@ from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels.reference import split_heads
 from nmt.model.attention import distances_between
-from nmt.model.checkpoint import resolve_model
 from nmt.model.scores import Score
+from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
 from nmt.text.tokenizer import EOS

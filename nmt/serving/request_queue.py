@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple, TypeVar
 
-from nmt.decoding.engine import RemoteEngine, SearchRequest, TorchEngine
+from nmt.decoding.native_engine import Engine, RemoteEngine, SearchRequest
 from nmt.text.items import Line
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
@@ -87,7 +87,6 @@ class RequestQueue:
             translator = self.translator
             if batch and batch[0].is_long:
                 translator, engine = copy.copy(translator), translator.engine
-                assert isinstance(engine, TorchEngine), "the queue has the model itself"
                 translator.engine = RemoteEngine(engine, partial(self._in_parts, engine, batch[0].abandoned))
             lines = [line for one in batch for line in one.lines]
             translations = iter(translator.translate_lines(lines, batch[0].options) if lines else ())
@@ -103,7 +102,7 @@ class RequestQueue:
             for one in batch:
                 one.result.set_result([next(translations) for _ in one.lines])
 
-    def _in_parts(self, engine: TorchEngine, abandoned: Event, request: Any) -> Any:
+    def _in_parts(self, engine: Engine, abandoned: Event, request: Any) -> Any:
         """Return what the engine computes for a long request; between the parts of a search, others pass it."""
         if not isinstance(request, SearchRequest):
             return engine.runner.run(*request)

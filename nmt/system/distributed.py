@@ -1,23 +1,23 @@
 """Processes that work together: connecting them, and the few collectives that nmt uses.
 
-`torchrun` starts the processes and torch.distributed connects them. In a single process nothing is connected, and every
-function here returns its input.
+`torchrun` starts the processes and torch.distributed connects them. In a single process nothing is connected, every
+function here returns its input, and torch is not imported.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
-from typing import Any, TypeVar, cast
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.rendezvous import rendezvous
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nmt.errors import ConfigError, ModelError, NMTError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
 
 # for collectives that all ranks reach at about the same time; after it, a rank is assumed to have ended
 _TIMEOUT = timedelta(minutes=10)
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def connect(device: torch.device) -> Iterator[None]:
+def connect(device: "torch.device") -> Iterator[None]:
     """Connect the processes that torchrun started, within the block; each computes on its device.
 
     Raises ConfigError if the device does not permit it, ModelError if the environment is incomplete, or if another
@@ -37,6 +37,9 @@ def connect(device: torch.device) -> Iterator[None]:
     if "RANK" not in os.environ:
         yield
         return
+    import torch
+    import torch.distributed as dist
+
     if device.type == "mps":
         raise ConfigError(
             "runtime.device: mps cannot be shared by several processes; set cpu, or start without torchrun"
@@ -58,7 +61,11 @@ def connect(device: torch.device) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def _init_process_group(device: torch.device) -> None:
+def _init_process_group(device: "torch.device") -> None:
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     # small Python objects are exchanged through the CPU, without a wait for the GPU
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     store, number, count = next(rendezvous("env://", timeout=_TIMEOUT))
@@ -71,27 +78,33 @@ def _init_process_group(device: torch.device) -> None:
 
 def rank() -> int:
     """Return the number of this process, from 0."""
-    return dist.get_rank() if world_size() > 1 else 0
+    return sys.modules["torch.distributed"].get_rank() if world_size() > 1 else 0
 
 
 def world_size() -> int:
     """Return how many processes are connected."""
-    return dist.get_world_size() if dist.is_initialized() else 1
+    dist = sys.modules.get("torch.distributed")  # a process that has not imported it is not connected
+    return dist.get_world_size() if dist is not None and dist.is_initialized() else 1
 
 
 def exchange(*numbers: float) -> list[tuple[float, ...]]:
     """Return the numbers of each rank."""
     if world_size() == 1:
         return [numbers]
+    import torch
+    import torch.distributed as dist
+
     own = torch.tensor(numbers, dtype=torch.float64)
     of_ranks = [torch.empty_like(own) for _ in range(world_size())]
     dist.all_gather(of_ranks, own)
     return [tuple(of_rank.tolist()) for of_rank in of_ranks]
 
 
-def all_reduce(numbers: Tensor) -> Tensor:
+def all_reduce(numbers: "Tensor") -> "Tensor":
     """Replace a tensor on its device by the sum over all ranks, without a synchronization; return it."""
     if world_size() > 1:
+        import torch.distributed as dist
+
         dist.all_reduce(numbers)
     return numbers
 
@@ -105,6 +118,8 @@ def all_gather(shard_results: list[Item]) -> list[Item]:
     """Return the results of all ranks for their shards, in the order that the items had before `shard`."""
     if world_size() == 1:
         return shard_results
+    import torch.distributed as dist
+
     shards: list[list[Item]] = [[] for _ in range(world_size())]
     dist.all_gather_object(shards, shard_results)
     results = [item for part in shards for item in part]
@@ -121,6 +136,8 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
     if world_size() == 1:
         yield from map(work, items)
         return
+    import torch.distributed as dist
+
     remaining = iter(items if rank() == 0 else ())
     with _long_timeout_group() as group:
         while True:
@@ -142,6 +159,8 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
     """
     if world_size() == 1:
         return work()
+    import torch.distributed as dist
+
     error: NMTError | None = None
     outcome: list[Any] = [None, None]  # the result, and the message of the error
     if rank() == 0:
@@ -157,8 +176,10 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
 
 
 @contextmanager
-def _long_timeout_group() -> Iterator[dist.ProcessGroup]:
+def _long_timeout_group() -> "Iterator[ProcessGroup]":
     """Yield a group whose collectives wait until rank 0 has finished work that only it does. Collective."""
+    import torch.distributed as dist
+
     group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
     yield group
     dist.destroy_process_group(group)

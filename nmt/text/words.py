@@ -1,4 +1,4 @@
-"""The words of a sentence, as alignments and scores count them.
+"""The words of a sentence, as alignments and scores count them, and links between them.
 
 >>> words("我喜欢 New York。")
 ['我', '喜', '欢', 'New', 'York', '。']
@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize
+
+# Pairs of a source word and a target word, both counted from 0, in the order of the target.
+Links = list[tuple[int, int]]
 
 _MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 _WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
@@ -43,6 +46,26 @@ def linked_spans(source: str, text: str, links: Sequence[tuple[int, int]]) -> li
     """
     spans = [[span for span in word_spans(side) if normalize(side[slice(*span)])] for side in (source, text)]
     return [(*spans[0][i], *spans[1][j]) for i, j in links if i < len(spans[0]) and j < len(spans[1])]
+
+
+def joined_links(segments: Sequence[tuple[str, str, Links]]) -> Links:
+    """Return the links of a line from those of its segments: source, translation, and the links between them."""
+    joined: Links = []
+    sources = targets = 0
+    for source, target, links in segments:
+        joined += [(sources + i, targets + j) for i, j in links]
+        sources += len(words(normalize(source)))
+        targets += len(words(normalize(target)))
+    return joined
+
+
+def pharaoh(links: Links) -> str:
+    """Return links in the Pharaoh format.
+
+    >>> pharaoh([(0, 0), (2, 1)])
+    '0-0 2-1'
+    """
+    return " ".join(f"{i}-{j}" for i, j in links)
 
 
 def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:

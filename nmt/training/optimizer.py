@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from nmt.config import Recipe, TrainSettings
 from nmt.config.model_sections import Schedule
 from nmt.config.section import SettingError
-from nmt.kernels import Kernels
 from nmt.kernels.device import seed_for
-from nmt.model.checkpoint import WEIGHTS_FILE, load_weights, read_tensors
+from nmt.kernels.reference import Kernels
+from nmt.model.checkpoint import load_weights, read_tensors
+from nmt.model.stored import WEIGHTS_FILE
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizers
 

@@ -7,7 +7,7 @@ from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.kernels.device import environment
-from nmt.model.checkpoint import read_configuration
+from nmt.model.stored import read_configuration
 from nmt.system import distributed
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest

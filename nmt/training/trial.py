@@ -14,15 +14,17 @@ from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import SettingError
 from nmt.errors import is_oom
-from nmt.kernels import Kernels, kernels_for, precision_for
 from nmt.kernels.device import (
     choose_device,
     computes_in_bf16,
     free_memory,
+    kernels_for,
     peak_memory,
+    precision_for,
     release_cached_blocks,
     set_threads,
 )
+from nmt.kernels.reference import Kernels
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus

@@ -4,7 +4,7 @@ Each sentence is read as a whole: it is not split, and its tags and numbers are 
 target pieces with `</s>`, D width, B sentences.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows, same_tiles
-from nmt.decoding.models import Models, length_batches
+from nmt.decoding.batches import length_batches
+from nmt.decoding.models import Models
 from nmt.errors import ConfigError
 from nmt.model.transformer import AttentionWeights, attention_weights
 from nmt.text.tokenizer import BOS, EOS
+from nmt.translation.options import checked
 
 if TYPE_CHECKING:
     from nmt.translation.translator import Translator
@@ -95,11 +97,3 @@ def _ids(translator: "Translator", sentences: Iterable[str], to: str | None) -> 
     """Return the ids of sentences, after the tags of a target language if there are several, and before `</s>`."""
     tags = translator.tag_ids(translator.options(to=to))
     return [[*tags, *translator.tokenizers.source.encode(sentence), EOS] for sentence in checked(sentences)]
-
-
-def checked(lines: Iterable[object]) -> Iterator[str]:
-    """Return lines. Raises TypeError for one that is no string."""
-    for index, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")
-        yield line

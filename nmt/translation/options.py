@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
@@ -110,3 +110,11 @@ class TranslateOptions:
         if not self.search.typography:
             return text
         return apply_typography(self.to, text, [term.text for term in self.terms(source)])
+
+
+def checked(lines: Iterable[object]) -> Iterator[str]:
+    """Return lines. Raises TypeError for one that is no string."""
+    for index, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")
+        yield line

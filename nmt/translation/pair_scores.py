@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.config import Recipe
 from nmt.config.section import SettingError
-from nmt.kernels.device import set_threads, thread_count
+from nmt.kernels.machine import thread_count
 from nmt.text.preparing.preparation import Judge
 from nmt.translation.sharing import shared
 from nmt.translation.translator import Translator
@@ -31,7 +31,6 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
     key, languages = "data.filters.scored_by", recipe.languages
     if len(languages.target) > 1:
         raise SettingError(key, "a recipe with several target languages cannot be scored; prepare them one by one")
-    set_threads(recipe.runtime.model_copy(update={"threads": 1}))  # processes of one thread each compute together
     machine = recipe.runtime.model_dump()
     translator = Translator.load(model, process_count=thread_count(recipe.runtime), **machine)
     if translator.languages.source != languages.source or languages.target[0] not in translator.languages.target:

@@ -11,7 +11,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.decoding.alignment import pharaoh
 from nmt.errors import DataError
 from nmt.system.console import Console, counted
 from nmt.system.distributed import rank
@@ -19,6 +18,7 @@ from nmt.text.languages import found_instead
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import CR_TO_LF, STANDARD_INPUT, decode_line, open_content
 from nmt.text.tokenizer import EOS
+from nmt.text.words import pharaoh
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import plain_json
 from nmt.translation.sharing import shared

@@ -18,11 +18,10 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from nmt.decoding.alignment import Links
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.typography import restored_case
-from nmt.text.words import word_spans
+from nmt.text.words import Links, word_spans
 from nmt.translation.options import Term
 
 _ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nmt.decoding.alignment import Links, joined_links, pharaoh
 from nmt.text.content import NO_DIFF, ContentDiff
 from nmt.text.items import NO_TEXT, Line, joined
 from nmt.text.normalize import normalize
+from nmt.text.words import Links, joined_links, pharaoh
 from nmt.translation import placing
 from nmt.translation.options import TranslateOptions
 

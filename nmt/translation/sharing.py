@@ -2,12 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import torch
-
-from nmt.decoding.engine import RemoteEngine, TorchEngine, answers
 from nmt.system.distributed import scatter_map, world_size
 from nmt.system.workers import WorkerPool, can_fork
 
@@ -39,15 +35,12 @@ def _in_processes(
     translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item]
 ) -> Iterator[Result]:
     engine = translator.engine
-    assert isinstance(engine, TorchEngine), "a worker has no workers"
 
     def begin() -> None:
-        torch.set_num_threads(1)
-        if not engine.kernels.uses_cores:
-            translator.engine = RemoteEngine(engine, pool.ask)
+        translator.engine = engine.of_worker(pool.ask)
 
     advice = "give fewer --threads or a smaller decode.batch_tokens"
-    pool = WorkerPool(work, translator.process_count, advice, begin, partial(answers, engine))
+    pool = WorkerPool(work, translator.process_count, advice, begin, engine.answers)
     try:
         yield from pool.map(_apply, batches)
     finally:

@@ -14,32 +14,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack, overload
 
-import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.config.section import SettingError
-from nmt.decoding.alignment import Links, align
-from nmt.decoding.engine import RemoteEngine, TorchEngine
-from nmt.decoding.forced_decoding import Forced, force_all
-from nmt.decoding.models import check_same_vocabulary
+from nmt.decoding.native_engine import Engine, NativeEngine
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError
-from nmt.kernels.device import choose_device
-from nmt.model.checkpoint import LoadedModel, load_model, resolve_model
+from nmt.kernels.machine import is_cpu, prefers_bf16, thread_count
+from nmt.model.stored import StoredModel, check_same_vocabulary, read_model, resolve_model
 from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
 from nmt.text.typography import sentence_case
-from nmt.translation import internals, placing
-from nmt.translation.internals import Attention, Step, checked
-from nmt.translation.options import Choices, TranslateOptions
+from nmt.text.words import Links
+from nmt.translation import placing
+from nmt.translation.options import Choices, TranslateOptions, checked
 from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
 from nmt.translation.sharing import shared
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nmt.decoding.engine import TorchEngine
+    from nmt.decoding.forced_decoding import Forced
+    from nmt.model.checkpoint import LoadedModel
+    from nmt.translation.internals import Attention, Step
+
+    Model: TypeAlias = StoredModel | LoadedModel
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
@@ -58,18 +63,19 @@ class Translator:
 
     def __init__(
         self,
-        loaded: LoadedModel,
+        loaded: "Model",
         runtime: RuntimeSettings | None = None,
-        others: Sequence[LoadedModel] = (),
+        others: "Sequence[Model]" = (),
         process_count: int = 1,
+        threads: int | None = None,
     ) -> None:
-        runtime = runtime or RuntimeSettings()
+        """Take models in torch, or as they are read, which are searched on the CPU; see `load`."""
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
-        self.engine: TorchEngine | RemoteEngine = TorchEngine([one.model for one in self.models], runtime)
+        self.engine = engine_for(self.models, runtime or RuntimeSettings(), threads)
         self.process_count = process_count
         # The size of line batches and of batches, as a multiple of the default.
-        self.scale = self.engine.kernels.search_scale
+        self.scale = self.engine.search_scale
         self._known_characters = set[str]()  # those that `_is_unknown_sign` is false for
         # The most source tokens, without `</s>`, of a unit.
         self._longest_source = min(model.longest_source for model in self.models)
@@ -87,22 +93,27 @@ class Translator:
         """Load a model directory or a run.
 
         With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
-        CPU, `process_count` forks translate large texts together if the main thread asks for them, and torch has no
-        threads of its own; else threads do. Device, precision and threads are those of the section `runtime`; `threads`
-        sets those of torch in this process. Several threads may use one translator. Raises ModelError, or ConfigError
-        if the device is not available.
+        CPU, `process_count` forks of one thread translate large texts together if the main thread asks for them; else
+        threads do. Device, precision and threads are those of the section `runtime`; `threads` also sets those of
+        torch, which is loaded for what the kernels in C++ do not compute. Several threads may use one translator.
+        Raises ModelError, or ConfigError if the device is not available.
         """
         try:
             runtime = RuntimeSettings.model_validate({"device": device, "precision": precision, "threads": threads})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise ConfigError(f"{first['loc'][0]}: found {first['input']!r}; {first['msg']}") from None
-        if threads is not None and process_count == 1:
-            torch.set_num_threads(threads)
-        directories = [Path(directory), *map(Path, others)]
-        models = [load_model(resolve_model(each), choose_device(runtime)) for each in directories]
-        check_same_vocabulary(directories, models)
-        return cls(models[0], runtime, models[1:], process_count)
+        directories = [resolve_model(Path(each)) for each in (directory, *others)]
+        models: list[Model]
+        if is_cpu(device):
+            models = [read_model(each) for each in directories]
+        else:
+            from nmt.kernels.device import choose_device
+            from nmt.model.checkpoint import load_model
+
+            models = [load_model(each, choose_device(runtime)) for each in directories]
+        check_same_vocabulary([Path(directory), *map(Path, others)], [one.tokenizers for one in models])
+        return cls(models[0], runtime, models[1:], process_count, 1 if process_count > 1 else threads)
 
     def options(self, **choices: Unpack[Choices]) -> TranslateOptions:
         """Return the model's settings with these changes; the beam defaults to at least `n_best`.
@@ -178,8 +189,8 @@ class Translator:
     @property
     def batch_lines(self) -> int:
         """The number of lines in a batch of a long text; on a CPU, the number of processes has no influence."""
-        if self.engine.kernels.uses_cores:
-            return _CORE_LINES * self.engine.runner.threads
+        if self.engine.uses_cores:
+            return _CORE_LINES * self.engine.threads
         return self.scale * LINE_BATCH_SIZE if self.process_count == 1 else _PROCESS_LINES_OF_GPU
 
     def translate_batches(
@@ -219,37 +230,51 @@ class Translator:
         """
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
-    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions) -> list[Forced]:
+    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions) -> "list[Forced]":
         """Return the log-probabilities of given translations of sentences, by the first model."""
+        if not pairs:
+            return []
+        from nmt.decoding.forced_decoding import force_all
+
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
         ids = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
         return force_all(self.engine.runner, ids, options.search.batch_tokens)
 
     def align(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Links]:
         """Return the word alignments of sentences and their given translations, by the first model."""
+        if not pairs:
+            return []
+        from nmt.decoding.alignment import align
+
         options = options or self.options()
         return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
-    def attention(self, sentence: str, target: str | None = None, to: str | None = None) -> Attention:
+    def attention(self, sentence: str, target: str | None = None, to: str | None = None) -> "Attention":
         """Return all attention weights of the first model for a sentence and a translation, by default its own.
 
         Its own is that of a search for the whole sentence. Raises ConfigError as `options` does, TypeError for a
         sentence that is no string.
         """
+        from nmt.translation import internals
+
         return internals.attention(self, sentence, target, to)
 
-    def steps(self, sentence: str, top: int = 5, to: str | None = None) -> list[Step]:
+    def steps(self, sentence: str, top: int = 5, to: str | None = None) -> "list[Step]":
         """Return what a greedy search generates, and the `top` most probable pieces of each step.
 
         Raises as `attention` does, and ConfigError for a number of pieces that do not exist.
         """
+        from nmt.translation import internals
+
         return internals.steps(self, sentence, top, to)
 
-    def encode(self, sentences: str | Iterable[str], to: str | None = None) -> Tensor:
+    def encode(self, sentences: str | Iterable[str], to: str | None = None) -> "Tensor":
         """Return the vector (D) of a sentence, or (B, D) of several: the mean of the first model's encoder output.
 
         Raises as `attention` does.
         """
+        from nmt.translation import internals
+
         if isinstance(sentences, str):
             return internals.encode(self, [sentences], to)[0]
         return internals.encode(self, list(sentences), to)
@@ -376,3 +401,28 @@ class Translator:
                 unit.lines = [placing.recased(line, unit.core.text, terms) for line in unit.lines]
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
+
+
+def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int | None) -> Engine:
+    """Return what searches with one model or several.
+
+    One that was read for the CPU is laid out for the kernels in C++, and loaded into torch when this is needed; all
+    others are in torch. `threads`, unless None, sets those of torch, too.
+    """
+
+    def in_torch() -> "TorchEngine":
+        import torch
+
+        from nmt.decoding.engine import TorchEngine
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        return TorchEngine([one.model for one in models], runtime)
+
+    first, precision = models[0], runtime.precision
+    if len(models) == 1 and isinstance(first, StoredModel):
+        if precision == "auto":
+            precision = "bf16" if prefers_bf16(first.settings.dim) else "fp32"
+        if (native := first.native(precision)) is not None:
+            return NativeEngine(native, in_torch, threads or thread_count(runtime))
+    return in_torch()

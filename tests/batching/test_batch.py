@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.batching.batch import TILE, Batch, Rows, assemble, collate, most_tiles
-from nmt.kernels import Kernels
 from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.reference import Kernels
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD
 from tests.builders import batch_of, tiny_recipe, token_store

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.decoding.beam import Hypothesis
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS

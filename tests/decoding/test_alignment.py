@@ -11,7 +11,7 @@ from nmt.decoding.alignment import align, anchors, best_heads, default_heads, wo
 from nmt.decoding.forced_decoding import Forced, Head, Pair
 from nmt.decoding.models import BatchRunner
 from nmt.errors import ModelError
-from nmt.model.checkpoint import AlignmentHeads
+from nmt.model.stored import AlignmentHeads
 from nmt.model.transformer import attention_weights
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import tiny_loaded_model, tiny_model

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import DecodeSettings, Languages, MaxLength, TokenizerSettings
+from nmt.config import MaxLength, TokenizerSettings
 from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner, Models, check_same_vocabulary
+from nmt.decoding.models import BatchRunner, Models
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
-from nmt.kernels import kernels_for
-from nmt.model.checkpoint import LoadedModel
+from nmt.kernels.device import kernels_for
+from nmt.model.stored import check_same_vocabulary
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import log_probs_without_cache, tiny_model
@@ -123,20 +123,14 @@ def test_hypotheses_do_not_depend_on_the_other_sentences(beam: int) -> None:
 
 
 def test_different_tokenizers_raise() -> None:
-    model = tiny_model(0)
     one, other = (
         Tokenizer.train([text] * 20, TokenizerSettings(vocab_size=269)) for text in ("abcd efgh", "ijkl mnop")
     )
 
-    def loaded(source: Tokenizer, target: Tokenizer) -> LoadedModel:
-        return LoadedModel(
-            model, Tokenizers(source, target), Languages(source="en", target="it"), DecodeSettings(), 200
-        )
-
     directories = [Path("a"), Path("b"), Path("c")]
     same = Tokenizer.from_bytes(one.to_bytes())
-    check_same_vocabulary(directories, [loaded(one, one), loaded(same, same), loaded(one, same)])
+    check_same_vocabulary(directories, [Tokenizers(one, one), Tokenizers(same, same), Tokenizers(one, same)])
     with pytest.raises(ModelError, match=r"--model c: its target tokenizer is not that of a.*one prepared corpus"):
-        check_same_vocabulary(directories, [loaded(one, one), loaded(one, one), loaded(one, other)])
+        check_same_vocabulary(directories, [Tokenizers(one, one), Tokenizers(one, one), Tokenizers(one, other)])
     with pytest.raises(ModelError, match="--model b: its source tokenizer"):
-        check_same_vocabulary(directories[:2], [loaded(one, other), loaded(other, other)])
+        check_same_vocabulary(directories[:2], [Tokenizers(one, other), Tokenizers(other, other)])

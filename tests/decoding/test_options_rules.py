@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
-from nmt.decoding.beam import Hypothesis
-from nmt.decoding.options import Prefixes, SearchOptions, apply_rules
+from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
-from nmt.decoding.beam import Hypothesis, draw, noise_for
+from nmt.decoding.beam import draw, noise_for
 from nmt.decoding.engine import search_all
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search

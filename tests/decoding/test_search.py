@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength
-from nmt.decoding.beam import Hypothesis
 from nmt.decoding.engine import search_all
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search

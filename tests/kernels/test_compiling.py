@@ -47,8 +47,8 @@ def test_kernels_are_compiled_once_for_each_processor(cache: Path, monkeypatch: 
     before = made.stat().st_mtime_ns
     assert compile_or_load() is not None
     assert [path.stat().st_mtime_ns for path in cache.iterdir()] == [before]
-    features = compiling._processor_features()
-    monkeypatch.setattr(compiling, "_processor_features", lambda: features | {"of-another"})
+    features = compiling.processor_features()
+    monkeypatch.setattr(compiling, "processor_features", lambda: features | {"of-another"})
     assert compile_or_load() is not None
     assert len(list(cache.iterdir())) == 2
     assert compiling.problem is None
@@ -158,7 +158,7 @@ def test_kernels_that_are_off_or_not_for_this_processor_are_no_problem(
     monkeypatch.setenv("NMT_CPU_KERNELS", "off")
     assert compile_or_load() is compiling.problem is None
     monkeypatch.setenv("NMT_CPU_KERNELS", "on")
-    monkeypatch.setattr(compiling, "_processor_features", lambda: {"avx2"})
+    monkeypatch.setattr(compiling, "processor_features", lambda: {"avx2"})
     assert compile_or_load() is compiling.problem is None
     assert not cache.exists()
 

@@ -19,8 +19,9 @@ from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError, ModelError
-from nmt.kernels import compiling, cpu, kernels_for
-from nmt.kernels.cpu import CpuKernels, Processor, processor
+from nmt.kernels import compiling, cpu
+from nmt.kernels.cpu import CpuKernels, has_onednn
+from nmt.kernels.device import kernels_for
 from nmt.kernels.reference import PLAIN, Kernels, Places, Precision
 from nmt.model.attention import Linear
 from nmt.model.cache import DecoderCache
@@ -30,7 +31,6 @@ from nmt.text.tokenizer import BOS, EOS
 from tests.builders import padded
 
 CPU = torch.device("cpu")
-AVAILABLE = processor()
 needs_native = pytest.mark.skipif(not CpuKernels(CPU).has_native, reason="needs Linux, AVX2 and a C++ compiler")
 HEADS, DIM, VOCABULARY = 2, 64, 90
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3], [*range(20, 90), 3]]
@@ -39,8 +39,9 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-4}
 
 @pytest.fixture(params=["available", "plain"])
 def each_processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = {"available": AVAILABLE, "plain": Processor()}[request.param]
-    monkeypatch.setattr(cpu, "processor", lambda: chosen)
+    if request.param == "plain":
+        monkeypatch.setattr(cpu, "has_onednn", lambda: False)
+        monkeypatch.setattr(compiling, "library", lambda: None)
 
 
 def tiny_model(sharpness: float = 1.0, **changes: object) -> Transformer:
@@ -64,15 +65,16 @@ def prepared_model(model: Transformer, precision: Precision) -> Transformer:
 
 
 def test_environment_variable_selects_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    available = has_onednn()
     monkeypatch.setenv("NMT_CPU_KERNELS", "off")
-    off = processor.__wrapped__()
-    assert off == Processor()
-    monkeypatch.setattr(cpu, "processor", lambda: off)
+    assert not has_onednn.__wrapped__()
+    monkeypatch.setattr(cpu, "has_onednn", has_onednn.__wrapped__)
+    monkeypatch.setattr(compiling, "library", compiling.library.__wrapped__)
     kernels = kernels_for(CPU)
     assert (kernels.description, kernels.problem) == ("torch, cpu, fp32", None)
     assert not tiny_model().for_inference(kernels).is_prepared
     monkeypatch.setenv("NMT_CPU_KERNELS", "on")
-    assert processor.__wrapped__() == AVAILABLE
+    assert has_onednn.__wrapped__() == available
 
 
 class Operators:
@@ -84,9 +86,8 @@ class Operators:
 
 def test_missing_operator_is_replaced_by_plain_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.ops, "mkldnn", Operators())
-    left = processor.__wrapped__()
-    assert left == AVAILABLE._replace(onednn=False, bf16=False)
-    monkeypatch.setattr(cpu, "processor", lambda: left)
+    assert not has_onednn.__wrapped__()
+    monkeypatch.setattr(cpu, "has_onednn", has_onednn.__wrapped__)
     x, weight, bias = torch.randn(40, 24), torch.randn(36, 24, requires_grad=True), torch.randn(36)
     output = CpuKernels(CPU).linear(x, weight, bias)
     torch.testing.assert_close(output, F.linear(x, weight, bias))
@@ -94,7 +95,6 @@ def test_missing_operator_is_replaced_by_plain_torch(monkeypatch: pytest.MonkeyP
 
 
 def test_missing_compiler_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "processor", lambda: Processor(native=True))
     monkeypatch.setattr(compiling, "library", lambda: None)
     monkeypatch.setattr(compiling, "problem", "no C++ compiler found; install g++")
     kernels = kernels_for(CPU, "bf16")

@@ -16,6 +16,8 @@ import nmt
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, is_oom
 from nmt.kernels import device as device_module
+from nmt.kernels import machine
+from nmt.system.workers import available_cores
 from tests.builders import run_command, write_reversal_task
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -86,11 +88,11 @@ def test_precision_follows_the_settings(
 def test_default_thread_count_is_omp_num_threads_unless_torchrun_sets_it(
     monkeypatch: pytest.MonkeyPatch, variable: str, processes: int, expected: int
 ) -> None:
-    monkeypatch.setattr(device_module, "available_cores", lambda: 8)
+    monkeypatch.setattr(machine, "available_cores", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
-    assert device_module.thread_count(RuntimeSettings()) == expected
-    assert device_module.thread_count(RuntimeSettings(threads=5)) == 5
+    assert machine.thread_count(RuntimeSettings()) == expected
+    assert machine.thread_count(RuntimeSettings(threads=5)) == 5
 
 
 @pytest.mark.parametrize(
@@ -121,9 +123,9 @@ def test_importing_the_package_sets_the_spinning_of_threads_before_torch_is_load
 def test_cores_of_a_container_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {3, 5}, raising=False)
-    assert device_module.available_cores() == 2
+    assert available_cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert device_module.available_cores(Path("/nowhere")) == 64
+    assert available_cores(Path("/nowhere")) == 64
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_quota_of_a_container_limits_the_cores(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    assert device_module.available_cores(tmp_path) == cores
+    assert available_cores(tmp_path) == cores
 
 
 PARTS = st.lists(st.one_of(st.integers(0, 10**6), st.text(max_size=5)), min_size=1, max_size=4)

@@ -20,13 +20,22 @@ from nmt.config import MaxLength, ModelSettings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
-from nmt.kernels import native
+from nmt.kernels import constant_products, native
 from nmt.kernels.compiling import library
+from nmt.kernels.constant_products import in_bf16
 from nmt.kernels.cpu import CpuKernels
-from nmt.kernels.native import Layout, attend_rows, attend_rows_backward
-from nmt.kernels.reference import Places
-from nmt.model import positions as model_positions
+from nmt.kernels.machine import has_amx
+from nmt.kernels.native_layers import (
+    Layout,
+    Offsets,
+    TensorProduct,
+    _checked_places,
+    attend_rows,
+    attend_rows_backward,
+)
+from nmt.kernels.reference import Places, rotary_angles
 from nmt.model.cache import DecoderCache
+from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
@@ -41,13 +50,18 @@ HEADS = 3
 def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the two kernels for bf16."""
     if not request.param:
-        monkeypatch.setattr(native, "_has_amx", lambda: False)
-    elif not native._has_amx():
+        monkeypatch.setattr(constant_products, "has_amx", lambda: False)
+    elif not has_amx():
         pytest.skip("needs a processor with AMX")
 
 
-def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> native.ConstantProduct:
-    product = native.product(weight, bias, precision)
+def product_of(weight: Tensor, bias: Tensor | None, precision: str) -> TensorProduct | None:
+    found = constant_products.product(weight.numpy(), None if bias is None else bias.numpy(), precision)
+    return None if found is None else TensorProduct(found)
+
+
+def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> TensorProduct:
+    product = product_of(weight, bias, precision)
     if product is None:
         pytest.skip(f"this processor has no instructions for {precision}")
     return product
@@ -63,11 +77,11 @@ def test_products_equal_torch_with_what_follows_them(
     torch.manual_seed(rows * inputs * outputs)
     x = torch.randn(rows, 16 * inputs)
     weight, bias = torch.randn(64 * outputs, 16 * inputs), torch.randn(64 * outputs) if biased else None
-    product = native.product(weight, bias, "fp32")
+    product = product_of(weight, bias, "fp32")
     assert product is not None
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
     torch.testing.assert_close(product(x, relu).double(), expected.relu() if relu else expected, rtol=1e-5, atol=1e-4)
-    assert native.product(weight[:-1], None, "fp32") is None  # no whole tile
+    assert product_of(weight[:-1], None, "fp32") is None  # no whole tile
 
 
 @needs_native
@@ -189,7 +203,7 @@ def test_step_refuses_tensors_that_it_cannot_read() -> None:
     places, (first, *rest) = cache.places, cache.target
     ancestors = places.ancestors
     assert ancestors is not None
-    native._checked_places([first, *rest], places)
+    _checked_places([first, *rest], places)
     for wrong in (
         {"cells": [first, *(cells.bfloat16() for cells in rest)]},
         {"cells": [first.repeat_interleave(2, 3)[..., ::2]]},
@@ -204,7 +218,7 @@ def test_step_refuses_tensors_that_it_cannot_read() -> None:
     ):
         right: dict[str, Any] = {"cells": [first, *rest], "places": places}
         with pytest.raises(AssertionError):
-            native._checked_places(**{**right, **wrong})
+            _checked_places(**{**right, **wrong})
 
 
 @needs_native
@@ -264,10 +278,11 @@ def test_search_refuses_a_sentence_whose_hypotheses_are_not_numbers(beam: int) -
 def test_search_keeps_what_two_threads_make_at_a_time() -> None:
     """A model for greedy search keeps the matrix with which the best logits are computed, not only a cache does."""
     model = Transformer(ModelSettings(**SETTINGS), 90, 90).eval()
-    kernels = native.ModelKernels(model.for_inference(CpuKernels(torch.device("cpu")))._weights(), "bf16")
-    made = kernels._model(9, is_screened=True)
+    kernels = model.for_inference(CpuKernels(torch.device("cpu"), "bf16")).model_kernels
+    assert kernels is not None
+    made = kernels._arguments(9, is_screened=True)
     assert kernels._screen is not None
-    assert any(table is kernels._screen[1] for table in made.tables)
+    assert any(kept is kernels._screen for kept in made.kept)
 
 
 @needs_native
@@ -280,12 +295,49 @@ def test_search_keeps_tables_of_positions_that_no_cache_keeps(positions: Any, mo
     prepared = model.for_inference(CpuKernels(torch.device("cpu")))
     sentences, options = [[4 + i % 50, 5, EOS] for i in range(300)], SearchOptions(beam=2)
     expected = search([prepared], sentences, options)
-    made = model_positions._sinusoid_table, native._rotations
-    monkeypatch.setattr(model_positions, "_sinusoid_table", lambda *sizes: made[0](*sizes).clone())
-    monkeypatch.setattr(native, "_rotations", lambda *sizes: made[1](*sizes).clone())
+    for name in ("_sinusoids", "_rotations"):
+        made = getattr(native, name)
+        monkeypatch.setattr(native, name, lambda *sizes, made=made: made(*sizes).copy())
+    empty = native.empty
     # what is freed too early is overwritten
-    monkeypatch.setattr(torch, "empty", lambda *sizes, **kind: torch.full(sizes, math.nan, **kind))
+    monkeypatch.setattr(native, "empty", lambda shape, dtype: np.full_like(empty(shape, dtype), -1))
     assert search([prepared], sentences, options) == expected
+
+
+@needs_native
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["sinusoidal", "rotary", "learned"]),
+    st.sampled_from(["all", "target", "none"]),
+    st.sampled_from(["pre", "post"]),
+    st.sampled_from(["relu", "swiglu"]),
+    st.booleans(),
+)
+def test_weight_shapes_are_those_of_the_model(
+    positions: str, tied: str, norm: str, activation: str, output_bias: bool
+) -> None:
+    chosen = {"positions": positions, "tied_embeddings": tied, "norm": norm, "activation": activation}
+    chosen_settings = ModelSettings.model_validate(SETTINGS | chosen | {"output_bias": output_bias})
+    sizes = (90, 90) if tied == "all" else (70, 90)
+    assert native.weight_shapes(chosen_settings, *sizes) == Transformer(chosen_settings, *sizes).shapes
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**20))
+def test_bf16_and_positions_are_those_of_torch(seed: int) -> None:
+    torch.manual_seed(seed)
+    bits = torch.cat([torch.randint(-(2**31), 2**31, (999,)), torch.tensor([0, 0x7F7FFFFF, 0x7F800000, 0x3F808000])])
+    numbers = bits.int().view(torch.float32)
+    expected = numbers.bfloat16().view(torch.int16).numpy().view(np.uint16)
+    is_number = ~numbers.isnan().numpy()
+    assert (in_bf16(numbers.numpy()) == expected)[is_number].all()
+    assert np.isnan((in_bf16(numbers.numpy()).astype(np.uint32) << 16).view(np.float32))[~is_number].all()
+    positions, width = torch.arange(40), 2 * (1 + seed % 40)
+    expected_sinusoids = sinusoids(positions, 40, torch.empty(0, width)).numpy()
+    np.testing.assert_allclose(native._sinusoids(40, width), expected_sinusoids, atol=1e-5)
+    angles = rotary_angles(positions, width, torch.empty(0))
+    expected_rotations = torch.cat([angles.cos(), angles.sin()], 1).numpy()
+    np.testing.assert_allclose(native._rotations(40, width), expected_rotations, atol=1e-5)
 
 
 # attention of rows
@@ -308,7 +360,7 @@ def by_torch(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> Ten
     return torch.cat(rows)
 
 
-def offsets_of(lengths: list[int]) -> native.Offsets:
+def offsets_of(lengths: list[int]) -> Offsets:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 

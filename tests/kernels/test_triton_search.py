@@ -1,6 +1,5 @@
 """The Triton kernels of a step of a search against plain torch; on a CPU in Triton's interpreter."""
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import fields
@@ -13,10 +12,11 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when it is imported
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
-from nmt.decoding.beam import GROWTH, MARGIN, Beams, advance, best_candidates
+from nmt.decoding.beam import Beams, advance, best_candidates
 from nmt.decoding.options import SearchOptions
 from nmt.kernels import triton_search
-from nmt.kernels.reference import Kernels, Places, SearchRules
+from nmt.kernels.native import SearchRules
+from nmt.kernels.reference import Kernels, Places
 from nmt.text.tokenizer import EOS
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -86,17 +86,17 @@ LIMITS = [10, 7, 9]  # of the sentences that are searched
 
 
 def check_beam_search(
-    kernel: Callable[[Beams, Tensor, Tensor, SearchRules], None], options: SearchOptions, device: torch.device
+    kernel: Callable[[Beams, Tensor, Tensor, Tensor, SearchRules], None], options: SearchOptions, device: torch.device
 ) -> None:
     """Search to the end of all sentences, with random probabilities (B, K, C)."""
     positions = max(LIMITS)
     penalties = torch.tensor([options.penalty(length) for length in range(positions + 1)], device=device)
-    rules = SearchRules(penalties, math.inf if options.exact else MARGIN, GROWTH, False, True)
+    rules = options.rules(positions)
     expected, found = begun(options, device)
     for _ in range(positions):
         log_probs, tokens = next_tokens(expected, options.beam + 1)
         expected.assign(advance(expected, best_candidates(expected, log_probs, tokens), penalties, options))
-        kernel(found, log_probs, tokens, rules)
+        kernel(found, log_probs, tokens, penalties, rules)
         check_equal(found, expected)
     assert all(finished(expected, sentence) for sentence in range(len(LIMITS)))
     assert not (found.log_probs > -torch.inf).any()

@@ -8,8 +8,8 @@ import torch
 from nmt.config import MaxLength
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Search, Sentence, search
-from nmt.kernels import Precision
 from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.reference import Precision
 from nmt.model.cache import bytes_to_decode
 from tests.builders import tiny_model
 

@@ -14,12 +14,8 @@ from safetensors.torch import save_file
 from nmt.config import DecodeSettings, Languages, ModelSettings, TokenizerSettings
 from nmt.errors import DamagedError, DataError, ModelError
 from nmt.model import checkpoint
-from nmt.model.checkpoint import (
-    AlignmentHeads,
-    LoadedModel,
-    load_model,
-    resolve_model,
-)
+from nmt.model.checkpoint import LoadedModel, load_model
+from nmt.model.stored import AlignmentHeads, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import record_digests, rewrite_configuration, save_model

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows, assemble
 from nmt.config import ModelSettings
-from nmt.kernels import kernels_for
+from nmt.kernels.device import kernels_for
 from nmt.kernels.reference import Places
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids

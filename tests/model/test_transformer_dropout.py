@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import ModelSettings
-from nmt.kernels import Kernels
 from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.reference import Kernels
 from nmt.model.attention import SelfAttention
 from nmt.model.transformer import FeedForward
 from tests.builders import tiny_model

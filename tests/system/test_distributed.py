@@ -5,7 +5,7 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError, ModelError
-from nmt.kernels import device
+from nmt.kernels import device, machine
 from nmt.kernels.device import choose_device
 from nmt.system import distributed
 
@@ -49,13 +49,13 @@ def pretend(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, gpus: int) ->
 
 def test_each_process_gets_its_own_device_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, rank=3, size=4, gpus=4)
-    monkeypatch.setattr(device, "available_cores", lambda: 9)
+    monkeypatch.setattr(machine, "available_cores", lambda: 9)
     threads: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     assert device.choose_device(RuntimeSettings()) == torch.device("cuda", 3)
     assert device.choose_device(RuntimeSettings(device="cpu")) == torch.device("cpu")
     device.set_threads(RuntimeSettings())
-    monkeypatch.setattr(device, "available_cores", lambda: 2)
+    monkeypatch.setattr(machine, "available_cores", lambda: 2)
     device.set_threads(RuntimeSettings())
     assert threads == [2, 1]
 

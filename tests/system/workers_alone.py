@@ -21,8 +21,9 @@ import pytest
 import torch
 
 from nmt.config import MaxLength, RuntimeSettings
-from nmt.decoding.engine import SearchRequest, TorchEngine, answers
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.models import BatchRunner
+from nmt.decoding.native_engine import SearchRequest
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.kernels.cpu import CpuKernels
@@ -144,7 +145,7 @@ def test_searches_with_equal_options_are_one() -> None:
     searched: list[int] = []
     search = engine.search
     engine.search = lambda ids, *rest: searched.append(len(ids)) or search(ids, *rest)  # type: ignore[method-assign, func-returns-value]
-    for found, alone in zip(answers(engine, requests), expected, strict=True):
+    for found, alone in zip(engine.answers(requests), expected, strict=True):
         assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in alone]
     assert searched == [7, 2]
 

@@ -167,7 +167,7 @@ def test_run_is_validated_in_its_precision(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     """Whatever is faster here: loss and translations, and those of the test."""
-    monkeypatch.setattr("nmt.kernels.prefers_bf16", lambda dim: precision == "fp32")
+    monkeypatch.setattr("nmt.kernels.device.prefers_bf16", lambda dim: precision == "fp32")
     found, encode = set(), Transformer.encode
 
     def recorded(model: Transformer, rows: Rows) -> torch.Tensor:

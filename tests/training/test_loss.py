@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.kernels import Kernels
 from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.reference import Kernels
 
 PAD, V, D, PADDED = 0, 13, 6, 16
 CPU = torch.device("cpu")

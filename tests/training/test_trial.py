@@ -10,8 +10,8 @@ from nmt.batching.batch import Batch
 from nmt.batching.batch_stream import BatchStream
 from nmt.config import Recipe
 from nmt.errors import ConfigError
-from nmt.kernels import Kernels
-from nmt.kernels.cpu import CpuKernels, Processor
+from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.reference import Kernels
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import PreparedCorpus
 from nmt.training import trial as module
@@ -138,7 +138,8 @@ def test_auto_precision_follows_the_processor_and_the_width(
     recipe: Recipe, corpus: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for has_bf16, dim, expected in ((True, 128, "bf16"), (True, 64, "fp32"), (False, 512, "fp32")):
-        monkeypatch.setattr("nmt.kernels.cpu.processor", lambda has_bf16=has_bf16: Processor(bf16=has_bf16))
+        features = {"avx512bw", "avx512_bf16"} if has_bf16 else {"avx512bw"}
+        monkeypatch.setattr("nmt.kernels.machine.processor_features", lambda features=features: features)
         chosen = recipe.model_copy(update={"model": recipe.model.model_copy(update={"dim": dim})})
         assert choose_settings(chosen, corpus, RunDirectory(tmp_path), False, QUIET).runtime.precision == expected
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt.config import ModelSettings
-from nmt.kernels import kernels_for
+from nmt.kernels.device import kernels_for
 from nmt.model.transformer import Transformer
 from nmt.text.proposing.proposal import operations, propose
 from nmt.training import trial as module

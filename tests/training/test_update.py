@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.kernels import Kernels
 from nmt.kernels.cpu import CpuKernels
+from nmt.kernels.reference import Kernels
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from tests.builders import batch_of, tiny_recipe

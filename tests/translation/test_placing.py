@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from nmt.config import RuntimeSettings
 from nmt.decoding import engine
-from nmt.decoding.alignment import Links
-from nmt.decoding.beam import Hypothesis
 from nmt.decoding.forced_decoding import Forced
+from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.models import Models
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
@@ -27,7 +26,7 @@ from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, compare
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.items import ITEM, Line, joined, pairs_of, read
-from nmt.text.words import words
+from nmt.text.words import Links, words
 from nmt.translation.options import Term, TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placing import edges, place, place_terms

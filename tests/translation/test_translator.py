@@ -16,8 +16,9 @@ import nmt
 import nmt.translation
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
-from nmt.decoding.engine import balanced_batches, classes_of_lengths, search_all
-from nmt.decoding.models import BatchRunner, Models, length_batches
+from nmt.decoding.batches import balanced_batches, length_batches
+from nmt.decoding.engine import classes_of_lengths, search_all
+from nmt.decoding.models import BatchRunner, Models
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError

@@ -1,0 +1,103 @@
+"""Batches of sentences of similar length, and functions of them in threads and in halves."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import TypeVar
+
+from nmt.errors import ConfigError, is_oom
+
+_MIN_THREAD_TOKENS = 1024  # the fewest source tokens times beam for which one more thread pays
+
+Batch = TypeVar("Batch")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = math.inf) -> list[list[int]]:
+    """Cut sentences into batches of similar length with sentences × longest ≤ budget, at most `max_sentences`.
+
+    A batch has at least one sentence. The longest come first, so that a batch that does not fit fails at once.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        count = len(batches[-1]) + 1 if batches else 0
+        if batches and count <= max_sentences and count * lengths[batches[-1][0]] <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def balanced_batches(
+    lengths: Sequence[int], width: int, max_tokens: int, max_hypotheses: int, threads: int
+) -> Iterator[list[int]]:
+    """Cut sentences into batches of similar length, the longest first, that cost each thread the same.
+
+    In a batch, padded source tokens × width is at most `max_tokens`, and sentences × width about `max_hypotheses`. The
+    batches of all threads are cut together and their sentences distributed in turn, so that the costs of two batches
+    differ by at most one longest sentence.
+    """
+    threads = max(1, min(threads, sum(lengths) * width // _MIN_THREAD_TOKENS))
+    max_sentences = threads * max_hypotheses / width
+    rounds = max(1, round(len(lengths) / max_sentences))  # somewhat larger batches rather than a small last one
+    max_sentences = max(max_sentences, len(lengths) / rounds)
+    for batch in length_batches(lengths, threads * max_tokens // width, max_sentences):
+        yield from (batch[i::threads] for i in range(min(threads, len(batch))))
+
+
+def in_order(batches: Sequence[Sequence[int]], found: Sequence[Sequence[Result]]) -> list[Result]:
+    """Return the results of all sentences in their order, for the results of batches of their indices."""
+    results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
+    return [results[i] for i in range(len(results))]
+
+
+def in_threads(
+    function: Callable[[Batch], Result],
+    batches: Sequence[Batch],
+    threads: int,
+    begin: Callable[[], object] = lambda: None,
+) -> list[Result]:
+    """Return the results in order; of several threads, which `begin` first, each computes a batch by itself.
+
+    The matrix products of one batch are too small for several threads: they would wait for each other half of the time.
+    """
+    threads = min(threads, len(batches))
+    if threads <= 1:
+        return list(map(function, batches))
+    pool = ThreadPoolExecutor(threads, initializer=begin)
+    try:
+        return list(pool.map(function, batches))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def in_halves(
+    function: Callable[[Sequence[Item]], list[Result]],
+    items: Sequence[Item],
+    too_long: Callable[[Item], str],
+    release: Callable[[], object] = lambda: None,
+) -> list[Result]:
+    """Return the results of a function for a batch, computed in halves if it does not fit into the memory of a device.
+
+    First, `release` releases what is kept there. Raises ConfigError, which begins with `too_long(item)`, if not even
+    one item fits.
+    """
+    try:
+        return function(items)
+    except (RuntimeError, MemoryError) as error:
+        if not is_oom(error):
+            raise
+        if len(items) == 1:
+            raise ConfigError(
+                f"{too_long(items[0])}; use a smaller --beam, split long lines into sentences, or compute with "
+                "--device cpu"
+            ) from None
+    # outside the handler, where the traceback no longer holds the tensors of the failed computation
+    release()
+    half = len(items) // 2
+    return [
+        *in_halves(function, items[:half], too_long, release),
+        *in_halves(function, items[half:], too_long, release),
+    ]

@@ -1,0 +1,81 @@
+"""What this machine has, found without torch, which takes a second or more to import: cores, instructions, GPUs."""
+
+import ctypes
+import os
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from nmt.config import RuntimeSettings
+from nmt.system.workers import available_cores
+
+_LEAST_BF16_DIM = 128
+# of arch_prctl, from Linux's asm/prctl.h: asks for the registers that hold tiles
+_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
+
+
+@cache
+def processor_features() -> frozenset[str]:
+    """Return the instruction sets of an x86 processor under Linux by their names in /proc/cpuinfo; elsewhere none."""
+    if sys.platform != "linux":
+        return frozenset()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    found = set(next((line for line in lines if line.startswith("flags")), "").split())
+    if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":  # by which torch, too, computes as without AVX-512
+        found = {name for name in found if not name.startswith(("avx512", "avx_", "amx"))}
+    return frozenset(found)
+
+
+def prefers_bf16(dim: int) -> bool:
+    """Whether a model of this width computes faster in bf16: converting numbers takes a narrow one what it saves.
+
+    Where a processor has no instructions for bf16, it is slower than fp32.
+    """
+    has_bf16 = bool(processor_features() & {"avx512_bf16", "amx_bf16"}) and "avx512bw" in processor_features()
+    return has_bf16 and dim >= _LEAST_BF16_DIM and os.environ.get("NMT_CPU_KERNELS", "on") != "off"
+
+
+@cache
+def has_amx() -> bool:
+    """Whether the processor multiplies tiles of bf16 numbers, and the operating system lets this process do so."""
+    if not {"amx_tile", "amx_bf16"} <= processor_features():
+        return False
+    return bool(ctypes.CDLL(None).syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0)
+
+
+def is_cpu(device: str) -> bool:
+    """Whether `runtime.device` is the CPU for certain; for another device, or if there may be a GPU, torch decides."""
+    if device != "auto" or sys.platform != "linux":
+        return device == "cpu"
+    with suppress(OSError):  # there is no driver of NVIDIA
+        ctypes.CDLL("libcuda.so.1")
+        return False
+    return not Path("/dev/kfd").exists()  # of AMD's driver
+
+
+def local_rank() -> tuple[int, int]:
+    """Return the number of this process among those that torchrun started on this machine, and how many there are."""
+    return int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+
+
+def thread_count(settings: RuntimeSettings) -> int:
+    """Return `runtime.threads`, by default OMP_NUM_THREADS, else the number of cores per process on this machine."""
+    processes = local_rank()[1]
+    # torchrun sets OMP_NUM_THREADS to 1 for several processes, whatever the number of cores
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0] if processes == 1 else ""
+    limit = int(given) if given.isdigit() else 0
+    return settings.threads or limit or max(1, available_cores() // processes)
+
+
+def reuse_freed_ram() -> None:
+    """Make glibc keep freed memory for the next step instead of returning it to the system.
+
+    Arrays are often megabytes large, and glibc returns blocks of that size at once; to get them back, page by page,
+    takes a few percent of a training step on a CPU. No effect with other C libraries.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory

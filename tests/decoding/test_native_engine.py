@@ -1,0 +1,123 @@
+"""The engine without torch against the one with it, and what it does with a model that is not what it claims to be."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from nmt.config import RuntimeSettings
+from nmt.decoding.engine import TorchEngine
+from nmt.decoding.native_engine import NativeEngine
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ConfigError, ModelError
+from nmt.kernels.compiling import library
+from nmt.model.stored import StoredModel, read_arrays, read_model
+from nmt.translation.translator import Translator, engine_for
+from tests.builders import save_model, tiny_loaded_model
+
+pytestmark = pytest.mark.skipif(library() is None, reason="needs Linux, AVX2 and a C++ compiler")
+RUNTIME = RuntimeSettings(device="cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> StoredModel:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    save_model(folder, tiny_loaded_model(dim=64, feed_forward=64))
+    return read_model(folder)
+
+
+@pytest.fixture(scope="module")
+def native(model: StoredModel) -> NativeEngine:
+    engine = engine_for([model], RUNTIME, 2)
+    assert isinstance(engine, NativeEngine)
+    return engine
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(4, 250), min_size=1, max_size=30), max_size=40),
+    st.sampled_from(
+        [
+            {},
+            {"beam": 1},
+            {"beam": 1, "log_probs": False},
+            {"beam": 4, "n_best": 3, "exact": True},
+            {"no_repeat_ngram": 2},
+            {"sampling": {"temperature": 1.0}, "n_best": 2},
+        ]
+    ),
+    st.booleans(),
+)
+def test_both_engines_find_the_same(
+    native: NativeEngine, model: StoredModel, sentences: list[list[int]], options: dict[str, Any], with_prefixes: bool
+) -> None:
+    chosen = SearchOptions.model_validate({"beam": 3, "max_length": {"factor": 1, "extra": 4}, **options})
+    prefixes: Sequence[Sequence[int]] | None = [ids[:2] for ids in sentences] if with_prefixes else None
+    expected = TorchEngine([model.model], RUNTIME).search(sentences, chosen, prefixes)
+    found = native.search(sentences, chosen, prefixes)
+    assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
+
+
+def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> None:
+    loaded: list[TorchEngine] = []
+    in_torch = TorchEngine([model.model], RUNTIME)
+    laid_out = model.native("fp32")
+    assert laid_out is not None
+    engine = NativeEngine(laid_out, lambda: loaded.append(in_torch) or in_torch, 1)  # type: ignore[func-returns-value]
+    engine.search([[5, 6]], SearchOptions(n_best=2))
+    assert not loaded
+    for _ in range(2):
+        engine.search([[5, 6]], SearchOptions(), [[7]])
+        assert engine.runner is in_torch.runner
+    assert loaded == [in_torch]
+
+
+def test_a_search_that_does_not_fit_into_ram_is_halved_or_refused(
+    native: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences, options = [[5 + i, 6, 7] for i in range(9)], SearchOptions(beam=2)
+    expected, search = native.search(sentences, options), native._model.search
+
+    def limited(ids: Sequence[Sequence[int]], *rest: Any) -> Any:
+        if len(ids) > limit:
+            raise MemoryError
+        return search(ids, *rest)
+
+    monkeypatch.setattr(native._model, "search", limited)
+    limit = 2
+    assert native.search(sentences, options) == expected
+    limit = 0
+    with pytest.raises(
+        ConfigError, match=r"a sentence of 4 tokens with a beam of 2 does not fit in RAM; use"
+    ):
+        native.search(sentences, options)
+
+
+@pytest.mark.parametrize("change", ["missing", "added", "shape", "type"])
+def test_weights_of_another_model_are_refused(model: StoredModel, tmp_path: Path, change: str) -> None:
+    """Kernels read as many numbers as the settings say: too few would be read from other memory."""
+    weights, name = load_file(model.file), "encoder.0.attention.output.bias"
+    if change == "missing":
+        del weights[name]
+    elif change == "added":
+        weights["more"] = np.zeros(3, np.float32)
+    else:
+        weights[name] = weights[name][:-1] if change == "shape" else weights[name].astype(np.float16)
+    save_model(tmp_path / "model", tiny_loaded_model(dim=64, feed_forward=64))
+    save_file(weights, tmp_path / "model" / "model.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt.system.files._check", lambda *_: None)  # digests, which an attacker can write, too
+        with pytest.raises(ModelError, match=r"model\.safetensors: (weight|cannot read the weights: its numbers)"):
+            Translator.load(tmp_path / "model", device="cpu")
+
+
+def test_a_damaged_file_of_weights_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"\0" * 40):
+        (tmp_path / "weights").write_bytes(content)
+        with pytest.raises(ModelError, match="cannot read the weights"):
+            read_arrays(tmp_path / "weights")
