@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.results import Hypothesis
 from nmt.kernels.constant_products import product
 from tests.builders import TINY_SHAPE, write_lines, write_recipe, write_tsv
 

@@ -12,10 +12,9 @@ from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
 from nmt.decoding.alignment import best_heads
-from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError
-from nmt.kernels.device import check_machine, choose_device, kernels_for, oom_explained, set_threads
+from nmt.kernels.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.kernels.machine import reuse_freed_ram
 from nmt.model.checkpoint import load_model, write_settings
 from nmt.model.stored import AlignmentHeads, read_configuration
@@ -32,6 +31,7 @@ from nmt.training.resume import changed_environment, check_may_continue, check_r
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
 from nmt.training.validation import ScoredText, evaluate, validation_texts
+from nmt.translation.translator import Translator
 
 # Link in the current directory to the last trained run, the default model of `nmt translate`.
 LATEST, BOARDS = Path("runs/latest"), Path("runs/tensorboard")
@@ -194,19 +194,18 @@ def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory
     """Return which attention heads of the best checkpoint align the words of the validation text best. Collective."""
     if corpus.valid is None:
         return None
-    loaded = load_model(run.best, choose_device(recipe.runtime))
-    source, target = loaded.tokenizers.source, loaded.tokenizers.target
+    translator = Translator.load(run.best, **{**recipe.runtime.model_dump(), "precision": "fp32"})
+    source, target = translator.tokenizers.source, translator.tokenizers.target
     encoded, tags = [], 0
     for text in validation_texts(recipe, corpus):
-        before = source.tag_ids([loaded.languages.target_tag(text.language)])
+        before = source.tag_ids([translator.languages.target_tag(text.language)])
         encoded += [
             ([*before, *source.encode(line)], target.encode(reference))
             for line, reference in zip(text.sources, text.references, strict=True)
         ]
         tags = len(before)
-    budget = SearchOptions.from_settings(loaded.decode).batch_tokens
-    model = loaded.model.for_inference(kernels_for(loaded.model.device))
-    return best_heads(BatchRunner([model]), encoded, budget, tags)
+    budget = SearchOptions.from_settings(translator.models[0].decode).batch_tokens
+    return best_heads(translator.engine, translator.models[0].settings, encoded, budget, tags)
 
 
 def is_scored(recipe: Recipe, run: RunDirectory) -> bool:

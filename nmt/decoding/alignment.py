@@ -6,19 +6,21 @@ tokens of a sentence, without `</s>`; A anchors, C heads.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt.config import ModelSettings
-from nmt.decoding.forced_decoding import Pair, force_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.native_engine import Engine
+from nmt.decoding.results import Pair
 from nmt.errors import ModelError
-from nmt.model.checkpoint import LoadedModel
+from nmt.kernels.constant_products import Floats
 from nmt.model.stored import AlignmentHeads, StoredModel
 from nmt.text.words import Links, is_punctuation, words_of_pieces
+
+if TYPE_CHECKING:
+    from nmt.model.checkpoint import LoadedModel
 
 
 def default_heads(settings: ModelSettings) -> AlignmentHeads:
@@ -28,13 +30,13 @@ def default_heads(settings: ModelSettings) -> AlignmentHeads:
 
 
 def align(
-    runner: BatchRunner,
-    loaded: LoadedModel | StoredModel,
+    engine: Engine,
+    loaded: "LoadedModel | StoredModel",
     pairs: Sequence[tuple[str, str]],
     budget: int,
     tags: Sequence[int] = (),
 ) -> list[Links]:
-    """Return the links between the words of sentences and of given translations, by the first model of the runner.
+    """Return the links between the words of sentences and of given translations, by the first model of the engine.
 
     The words are those of `nmt.text.words`. `tags` are the ids that precede each sentence. The weights of a target
     token are those of the step that predicts it, the mean over the alignment heads. Raises ModelError if the model
@@ -53,11 +55,11 @@ def align(
     tag_bytes = [b""] * len(tags)  # belong to no word
     return [
         word_links(forced.attention[:, :-1].mean(0), [*tag_bytes, *source.spell_text(line)], target.spell_text(text))
-        for forced, (line, text) in zip(force_all(runner, encoded, budget, heads), pairs, strict=True)
+        for forced, (line, text) in zip(engine.force(encoded, budget, heads), pairs, strict=True)
     ]
 
 
-def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]) -> Links:
+def word_links(weights: Floats, source: Sequence[bytes], target: Sequence[bytes]) -> Links:
     """Link each target word with the source word that its tokens, with weights (T, S + 1), attend to most.
 
     Source and target are the bytes of the tokens. The weights of a word's tokens are added; a target word that attends
@@ -71,15 +73,13 @@ def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]
     target_count, of_target = words_of_pieces(target)
     if not source_count:
         return []
-    marks_of_source, marks_of_target = (
-        torch.tensor([is_punctuation(one) for one in side], dtype=torch.bool) for side in (source, target)
-    )
+    marks_of_source, marks_of_target = (np.array([*map(is_punctuation, side)], bool) for side in (source, target))
     source_table, target_table = _membership(of_source, source_count), _membership(of_target, target_count)
     spelled = target_table[~marks_of_target].any(0)  # (words), True at words with more than punctuation
-    rows = target_table * (~marks_of_target.unsqueeze(1) | ~spelled)  # (T, words)
-    lettered, marks = (source_table * kept.unsqueeze(1) for kept in (~marks_of_source, marks_of_source))
+    rows = target_table * (~marks_of_target[:, None] | ~spelled)  # (T, words)
+    lettered, marks = (source_table * kept[:, None] for kept in (~marks_of_source, marks_of_source))
     links: Links = []
-    for j, attended in enumerate((rows.T @ weights).unbind()):  # (S + 1)
+    for j, attended in enumerate(rows.T @ weights):  # (S + 1)
         by_word = attended[:-1] @ (lettered if spelled[j] else marks)
         i = int(by_word.argmax())
         if by_word[i] > attended[-1]:
@@ -87,9 +87,9 @@ def word_links(weights: Tensor, source: Sequence[bytes], target: Sequence[bytes]
     return links
 
 
-def _membership(words: Sequence[range], count: int) -> Tensor:
+def _membership(words: Sequence[range], count: int) -> Floats:
     """Return (tokens, words), 1 where a token is a part of a word."""
-    table = torch.zeros(len(words), count)
+    table = np.zeros((len(words), count), np.float32)
     for token, of_token in enumerate(words):
         table[token, of_token.start : of_token.stop] = 1
     return table
@@ -111,7 +111,9 @@ class Anchor(NamedTuple):
     target: int
 
 
-def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: int = 0) -> AlignmentHeads | None:
+def best_heads(
+    engine: Engine, settings: ModelSettings, pairs: Sequence[Pair], budget: int, tags: int = 0
+) -> AlignmentHeads | None:
     """Return the heads that point from anchors to their source most often; None with too few anchors, or if none does.
 
     Heads are added greedily, each time the one with which the mean of their weights is most accurate, until none helps.
@@ -123,18 +125,19 @@ def best_heads(runner: BatchRunner, pairs: Sequence[Pair], budget: int, tags: in
     kinds = Counter(anchor.kind for of_pair in found for anchor in of_pair)
     if len(kinds) < _MIN_KINDS:
         return None
-    settings = runner.models[0].settings
     heads = [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
     chosen = [(pair, of_pair) for pair, of_pair in zip(short, found, strict=True) if of_pair]
-    forced = force_all(runner, [pair for pair, _ in chosen], budget, heads)
+    forced = engine.force([pair for pair, _ in chosen], budget, heads)
     rows, places, shares = [], [], []
     for one, (_, of_pair) in zip(forced, chosen, strict=True):
         for anchor in of_pair:
-            rows.append(one.attention[:, anchor.target].T)  # (S + 1, C)
+            rows.append(one.attention[:, anchor.target])  # (C, S + 1)
             places.append(tags + anchor.source)
             shares.append(1 / kinds[anchor.kind] / len(kinds))
-    padded = pad_sequence(rows, batch_first=True).transpose(1, 2)  # (A, C, S + 1)
-    best = _choose_heads(padded, torch.tensor(places), torch.tensor(shares))
+    padded = np.zeros((len(rows), len(heads), max(row.shape[1] for row in rows)), np.float32)  # (A, C, S + 1)
+    for of_anchor, row in zip(padded, rows, strict=True):
+        of_anchor[:, : row.shape[1]] = row
+    best = _choose_heads(padded, np.array(places), np.array(shares))
     return AlignmentHeads(heads=tuple(heads[i] for i in sorted(best))) if best else None
 
 
@@ -168,17 +171,17 @@ def _anchors_of(pair: Pair, partner: dict[int, int], remaining: dict[int, int]) 
             yield Anchor((token, other), place, target.index(other))
 
 
-def _choose_heads(rows: Tensor, places: Tensor, shares: Tensor) -> list[int]:
+def _choose_heads(rows: Floats, places: NDArray[np.int64], shares: NDArray[np.float64]) -> list[int]:
     """Return the most accurate heads, for rows (A, C, S + 1), the right places in them (A), and anchor weights."""
     chosen: list[int] = []
-    best, total = 0.0, torch.zeros_like(rows[:, :1])
+    best, total = 0.0, np.zeros_like(rows[:, :1])
     while True:
-        correct = (total + rows).argmax(-1) == places.unsqueeze(1)  # (A, C)
-        accuracy = shares @ correct.to(shares.dtype)
+        correct = (total + rows).argmax(-1) == places[:, None]  # (A, C)
+        accuracy = shares @ correct
         accuracy[chosen] = 0.0
-        value, head = accuracy.max(0)
-        if float(value) <= best:
+        head = int(accuracy.argmax())
+        if accuracy[head] <= best:
             return chosen
-        best = float(value)
-        chosen.append(int(head))
-        total = total + rows[:, [int(head)]]
+        best = float(accuracy[head])
+        chosen.append(head)
+        total = total + rows[:, [head]]

@@ -12,10 +12,11 @@ import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.batches import balanced_batches, in_halves, in_order
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner, Models, release_memory
-from nmt.decoding.native_engine import Engine, RemoteEngine, SearchRequest, too_long
+from nmt.decoding.native_engine import Engine, ForceRequest, RemoteEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Forced, Head, Hypothesis, Pair, sentence_too_long
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels.device import kernels_for, precision_for
@@ -52,6 +53,10 @@ class TorchEngine:
         """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
         return search_all(self.runner, sentences, options, prefixes)
 
+    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+        """Return log-probabilities and attention of the first model, see `force_all`."""
+        return force_all(self.runner, pairs, budget, heads)
+
     @property
     def threads(self) -> int:
         """The number of threads among which batches are divided."""
@@ -67,10 +72,10 @@ class TorchEngine:
         results: list[Any] = [None] * len(requests)
         searches: dict[str, list[int]] = {}
         for number, request in enumerate(requests):
-            if isinstance(request, SearchRequest):
-                searches.setdefault(request.options.model_dump_json(), []).append(number)
+            if isinstance(request, ForceRequest):
+                results[number] = self.force(*request)
             else:
-                results[number] = self.runner.run(*request)
+                searches.setdefault(request.options.model_dump_json(), []).append(number)
         for numbers in searches.values():
             joined = [requests[number] for number in numbers]
             sentences = [ids for one in joined for ids in one.sentences]
@@ -126,7 +131,7 @@ def _search_batch(
         return search(models, [ids for ids, _ in part], options, [prefix for _, prefix in part])
 
     def problem(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
-        return too_long(options.width, f"the memory of {models[0].device}", sentence[0])
+        return sentence_too_long(options.width, f"the memory of {models[0].device}", sentence[0])
 
     ended = [([*ids, EOS], prefix) for ids, prefix in sentences]
     return in_halves(found, ended, problem, partial(release_memory, models))

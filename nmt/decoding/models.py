@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -43,19 +43,6 @@ class BatchRunner:
             return in_threads(partial(function, self.models), batches, threads, partial(torch.set_num_threads, 1))
         finally:
             torch.set_num_threads(threads)
-
-
-class RemoteRunner(BatchRunner):
-    """What a worker process has in place of a runner: another process computes with the models."""
-
-    def __init__(self, runner: BatchRunner, ask: Callable[[object], Any]) -> None:
-        super().__init__(runner.models)
-        self._ask = ask
-
-    def run(self, function: Callable[[Models, Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-        """Return what the other process does for the same function and batches."""
-        results: list[Result] = self._ask((function, batches))
-        return results
 
 
 def release_memory(models: Models) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from nmt.decoding.batches import balanced_batches, in_halves, in_order, in_threads
-from nmt.decoding.hypothesis import Hypothesis, hypotheses
+from nmt.decoding.batches import balanced_batches, in_halves, in_order, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
-from nmt.kernels.native import ACTIVE_HYPOTHESES, NativeModel
+from nmt.decoding.results import Forced, Head, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
+from nmt.kernels.native import ACTIVE_HYPOTHESES, ENCODER_ROWS, NativeModel
 from nmt.text.tokenizer import EOS
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nmt.decoding.models import BatchRunner
 
 Ids = Sequence[int]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Engine(Protocol):
@@ -31,7 +33,7 @@ class Engine(Protocol):
 
     @property
     def runner(self) -> "BatchRunner":
-        """The models in torch, for all that is no search; loading them takes seconds."""
+        """The models in torch, for what is neither; loading them takes seconds."""
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
@@ -39,6 +41,12 @@ class Engine(Protocol):
         """Return the hypotheses of each sentence, best first, in order, for source ids without `</s>`.
 
         `prefixes` are the target ids that the hypotheses of each sentence begin with.
+        """
+
+    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+        """Return log-probabilities of given translations, and the attention of these heads, by the first model.
+
+        A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is a batch by itself.
         """
 
     def of_worker(self, ask: Callable[[object], Any]) -> "Engine":
@@ -87,9 +95,31 @@ class NativeEngine:
         sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES * min(2, options.width), self._threads
         batches = list(balanced_batches(lengths, *sizes))
         search = partial(plain_search, self._model, options=options)
-        function = partial(in_halves, search, too_long=partial(too_long, options.width, "RAM"))
-        ids = [[[*sentences[i], EOS] for i in batch] for batch in batches]
-        return in_order(batches, in_threads(function, ids, self._threads))
+        problem = partial(sentence_too_long, options.width, "RAM")
+        return self._in_batches(search, [[*ids, EOS] for ids in sentences], batches, problem)
+
+    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+        """Return log-probabilities and attention, see `Engine.force`."""
+        batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], min(budget, ENCODER_ROWS))
+
+        def force(batch: Sequence[Pair]) -> list[Forced]:
+            ended = [([*source, EOS], [*target, EOS]) for source, target in batch]
+            return [Forced(*of_pair) for of_pair in self._model.force(ended, heads)]
+
+        problem = partial(pair_too_long, "RAM")
+        return self._in_batches(force, pairs, batches, problem)
+
+    def _in_batches(
+        self,
+        function: Callable[[Sequence[Item]], list[Result]],
+        items: Sequence[Item],
+        batches: Sequence[Sequence[int]],
+        too_long: Callable[[Item], str],
+    ) -> list[Result]:
+        """Return the results of all items, in order, of batches of their indices."""
+        of_batches = [[items[i] for i in batch] for batch in batches]
+        found = in_threads(partial(in_halves, function, too_long=too_long), of_batches, self._threads)
+        return in_order(batches, found)
 
     def of_worker(self, ask: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread."""
@@ -104,17 +134,20 @@ def plain_search(model: NativeModel, sentences: Sequence[Ids], options: SearchOp
     return [hypotheses(*of_sentence, options) for of_sentence in zip(*found, strict=True)]
 
 
-def too_long(width: int, memory: str, sentence: Ids) -> str:
-    """Return the beginning of a message about a sentence, with `</s>`, that does not fit into a memory."""
-    return f"a sentence of {len(sentence)} tokens with a beam of {width} does not fit in {memory}"
-
-
 class SearchRequest(NamedTuple):
     """The arguments of `Engine.search`, for what searches in its place."""
 
     sentences: Sequence[Ids]
     options: SearchOptions
     prefixes: Sequence[Ids] | None
+
+
+class ForceRequest(NamedTuple):
+    """The arguments of `Engine.force`."""
+
+    pairs: Sequence[Pair]
+    budget: int
+    heads: Sequence[Head]
 
 
 class RemoteEngine:
@@ -125,20 +158,23 @@ class RemoteEngine:
     def __init__(self, engine: Engine, ask: Callable[[object], Any]) -> None:
         self.description, self.problem, self.threads = engine.description, engine.problem, engine.threads
         self.uses_cores, self.search_scale = engine.uses_cores, engine.search_scale
-        self._engine, self._ask = engine, ask
+        self._ask = ask
 
-    @cached_property
+    @property
     def runner(self) -> "BatchRunner":
-        """What runs functions of the models elsewhere."""
-        from nmt.decoding.models import RemoteRunner
-
-        return RemoteRunner(self._engine.runner, self._ask)
+        """Raise AssertionError: what computes is elsewhere."""
+        raise AssertionError("a remote engine has no models")
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order."""
         found: list[list[Hypothesis]] = self._ask(SearchRequest(sentences, options, prefixes))
+        return found
+
+    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+        """Return log-probabilities and attention."""
+        found: list[Forced] = self._ask(ForceRequest(pairs, budget, heads))
         return found
 
     def of_worker(self, ask: Callable[[object], Any]) -> Engine:

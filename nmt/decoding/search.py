@@ -17,10 +17,10 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.decoding.beam import Beams, Observer, advance, best_candidates, draw, extend_each, noise_for
-from nmt.decoding.hypothesis import Hypothesis, hypotheses
 from nmt.decoding.models import Models
 from nmt.decoding.native_engine import plain_search
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Hypothesis, hypotheses
 from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.kernels.reference import Places, largest
 from nmt.model.cache import DecoderCache

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nmt.decoding.engine import search_all
-from nmt.decoding.forced_decoding import Pair, force_all
+from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Pair
 from nmt.errors import DataError, ModelError
 from nmt.model.checkpoint import LoadedModel
 from nmt.text.normalize import normalize

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.decoding.forced_decoding import Pair
+from nmt.decoding.results import Pair
 from nmt.errors import ConfigError
 from nmt.formats import library
 from nmt.model.attention import CrossAttention, SelfAttention

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Languages, ModelSettings
-from nmt.decoding.forced_decoding import Pair
+from nmt.decoding.results import Pair
 from nmt.errors import ConfigError, ModelError
 from nmt.formats import library
 from nmt.model.checkpoint import LoadedModel, write_tensors

@@ -118,8 +118,18 @@ struct Embedding {
     }
 };
 
-// Embeddings x (rows, dim) of sources become memory, with scratch for `State`. `sentences` has offsets and sizes.
-extern "C" void encode(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch);
+struct Source {  // what targets attend to in forced decoding
+    const float* memory;               // (rows of sources, dim)
+    const Product* const* key_values;  // of each layer, from memory
+    float* keys_values;                // (rows of sources, 2 * dim) of one layer
+    const long* offsets;
+    const long *heads, count;  // (count, 2): a layer, and a head, whose weights are wanted
+    float* weights;            // of each pair (count, rows of the target, rows of the source)
+};
+
+// Embeddings x (rows, dim) of sources become memory, those of targets with a source hidden states. `sentences` has
+// offsets and sizes, scratch is that of `State`.
+void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch, const Source* source);
 
 // Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
 // scratch, rows.

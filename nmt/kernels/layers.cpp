@@ -1,4 +1,4 @@
-// The layers of encoder and decoder in a search.
+// The layers of encoder and decoder in a search or in forced decoding.
 #include "kernels.h"
 
 constexpr long AHEAD = 3;  // keys are prefetched so many tokens before they are read
@@ -180,27 +180,71 @@ static void decode(
     s.end();
 }
 
+// Weights of the chosen heads of a layer, from queries, keys, and log(sum(exp)) of the scores.
+static void write_weights(const Source& source, const RowsAttention& a, long layer) {
+    const float scale = 1 / std::sqrt((float)a.width);
+    float* to = source.weights;
+    for (long pair = 0; pair < a.sentences; pair++) {
+        const long first = a.query_offsets[pair], end = a.query_offsets[pair + 1];
+        const long keys = a.key_offsets[pair + 1] - a.key_offsets[pair];
+        for (long i = 0; i < source.count; i++, to += (end - first) * keys) {
+            const long head = source.heads[2 * i + 1];
+            for (long row = first; source.heads[2 * i] == layer && row < end; row++) {
+                const float* query = (float*)a.queries + row * a.query_stride + head * a.width;
+                const float* key = (float*)a.keys + a.key_offsets[pair] * a.key_stride + head * a.width;
+                for (long j = 0; j < keys; j++, key += a.key_stride) {
+                    float sum = 0;
+                    for (long k = 0; k < a.width; k++) sum += query[k] * key[k];
+                    to[(row - first) * keys + j] = expf(sum * scale - a.logsumexp[row * a.heads + head]);
+                }
+            }
+        }
+    }
+}
+
+void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch, const Source* source) {
+    RowsAttention rows = sentences;
+    State s(stack, x, scratch, rows.query_offsets[rows.sentences]);
+    rows.output = s.attended, rows.output_stride = stack.dim;
+    rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more
+    RowsAttention to_source = rows;
+    rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim;
+    rows.query_stride = rows.key_stride = 3 * stack.dim, rows.causal = source != nullptr;
+    if (source) {
+        to_source.key_offsets = source->offsets, to_source.query_stride = stack.dim;
+        to_source.keys = source->keys_values, to_source.values = source->keys_values + stack.dim;
+        to_source.queries = s.wide, to_source.key_stride = 2 * stack.dim;
+    }
+    for (long layer = 0; layer < stack.count; layer++) {
+        const Layer& l = stack.layers[layer];
+        s.sublayer(l.norms[0], [&](const float* input) {
+            s.multiply(l.query_key_value, input, s.wide);
+            for (long sentence = 0; stack.rotations && sentence < rows.sentences; sentence++)
+                for (long row = rows.query_offsets[sentence]; row < rows.query_offsets[sentence + 1]; row++)
+                    rotate(stack, s.wide + row * 3 * stack.dim, row - rows.query_offsets[sentence]);
+            attend_rows_fp32(rows, false);
+            s.multiply(l.output, s.attended, s.y);
+        });
+        if (source)
+            s.sublayer(l.norms[1], [&](const float* input) {
+                const Product& product = *source->key_values[layer];
+                const long count = source->offsets[rows.sentences];
+                product.multiply(product, s.scratch, source->keys_values, source->memory, count, false);
+                s.multiply(l.query, input, s.wide);
+                attend_rows_fp32(to_source, false);
+                write_weights(*source, to_source, layer);
+                s.multiply(l.source_output, s.attended, s.y);
+            });
+        s.feed_forward(l);
+    }
+    s.end();
+}
+
 extern "C" {
 Decode* decode_fp32 = decode<float>;
 Decode* decode_bf16 = decode<Bfloat16>;
 
 void encode(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch) {
-    RowsAttention rows = sentences;
-    State s(stack, x, scratch, rows.query_offsets[rows.sentences]);
-    rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim;
-    rows.output = s.attended, rows.query_stride = rows.key_stride = 3 * stack.dim, rows.output_stride = stack.dim;
-    rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more
-    for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++) {
-        s.sublayer(layer->norms[0], [&](const float* input) {
-            s.multiply(layer->query_key_value, input, s.wide);
-            for (long sentence = 0; stack.rotations && sentence < rows.sentences; sentence++)
-                for (long row = rows.query_offsets[sentence]; row < rows.query_offsets[sentence + 1]; row++)
-                    rotate(stack, s.wide + row * 3 * stack.dim, row - rows.query_offsets[sentence]);
-            attend_rows_fp32(rows, false);
-            s.multiply(layer->output, s.attended, s.y);
-        });
-        s.feed_forward(*layer);
-    }
-    s.end();
+    pass_rows(stack, sentences, x, scratch, nullptr);
 }
 }

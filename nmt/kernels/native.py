@@ -18,6 +18,7 @@ import numpy as np
 from nmt.config import ModelSettings
 from nmt.kernels.compiling import library
 from nmt.kernels.constant_products import ConstantProduct, Floats, address, empty, in_bf16, product
+from nmt.text.tokenizer import BOS
 
 Weights = Mapping[str, Floats]  # by their names in a model directory
 # Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
@@ -177,6 +178,14 @@ class _Search(ctypes.Structure):
     )
 
 
+class _Pairs(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("source_ids", "source_offsets", "target_ids", "labels", "target_offsets")),
+        *(("count", _LONG), ("longest", _LONG), ("heads", _POINTER), ("heads_count", _LONG)),
+        *((name, _POINTER) for name in ("log_probs", "weights", "scratch")),
+    )
+
+
 class NativeModel:
     """A model whose weights are laid out for the kernels. Several threads may search with it at a time."""
 
@@ -193,7 +202,8 @@ class NativeModel:
         assert loaded is not None
         self.settings, self._weights, self._products = settings, weights, products
         self.precision, self._vocabulary = precision, vocabulary
-        self._encode, self._begin, self._continue = loaded.encode, loaded.begin_search, loaded.continue_search
+        self._encode, self._force = loaded.encode, loaded.force
+        self._begin, self._continue = loaded.begin_search, loaded.continue_search
         self._continue.restype, self._rows_of_logits = _BOOL, _LONG.in_dll(loaded, "rows_of_logits").value
         self._scratch_of_attention: Callable[[int, int], int] = SCRATCH(("attention_scratch", loaded))
         self._dim, self._heads = settings.dim, settings.heads
@@ -227,7 +237,7 @@ class NativeModel:
         state["limits"][:] = limits
         of_layer = len(self._key_values), count * (longest + positions * beam), 2 * self._dim
         cells = empty(of_layer, np.uint16 if arguments.has_bf16_cells else np.float32)
-        scratch = self.scratch_of_search(arguments, (len(ids), longest), (hypotheses, positions))
+        scratch = self._scratch_of_search(arguments, (len(ids), longest), (hypotheses, positions))
         is_normalized, candidates = rules.log_probs or not rules.is_greedy, 1 if rules.is_greedy else beam + 1
         penalties = np.array(rules.penalties, np.float32)
         of_rules = address(penalties), candidates, rules.growth, rules.is_greedy, is_normalized, rules.margin
@@ -242,7 +252,42 @@ class NativeModel:
         tokens = state["finished_tokens"][:, :, : lengths.max()]
         return tokens.tolist(), state["finished_log_probs"].tolist(), lengths.tolist()
 
-    def scratch_of_search(self, arguments: _Arguments, sources: tuple[int, int], targets: tuple[int, int]) -> Floats:
+    def force(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], heads: Sequence[tuple[int, int]]
+    ) -> list[tuple[list[float], Floats]]:
+        """Return log-probabilities of given targets, and weights (heads, T, S) of attention to the source.
+
+        Pairs are source ids and target ids with `</s>`, heads a layer and a number each. See forced_decoding.cpp.
+        """
+        sources, targets = (list(map(len, side)) for side in zip(*pairs, strict=True))
+        source_offsets, target_offsets = (np.cumsum([0, *lengths]) for lengths in (sources, targets))
+        ids, labels = (np.array([*chain.from_iterable(side)]) for side in zip(*pairs, strict=True))
+        target_ids = np.concatenate([[BOS], labels[:-1]])
+        target_ids[target_offsets[:-1]] = BOS
+        assert 0 <= ids.min() <= ids.max() < len(self._weights["source_embedding.tokens.weight"])
+        assert 0 <= labels.min() <= labels.max() < self._vocabulary
+        sizes = [len(heads) * s * t for s, t in zip(sources, targets, strict=True)]
+        log_probs, weights = np.empty(len(labels), np.float32), np.empty(sum(sizes), np.float32)
+        longest, chosen = max(*sources, *targets), np.array(heads, np.int64)
+        arguments, scratch = self._arguments(longest), self._scratch_of_force(len(ids), len(labels), longest)
+        arrays = map(address, (ids, source_offsets, target_ids, labels, target_offsets))
+        of_heads, results = (address(chosen), len(heads)), map(address, (log_probs, weights, scratch))
+        self._force(ctypes.byref(arguments), ctypes.byref(_Pairs(*arrays, len(pairs), longest, *of_heads, *results)))
+        of_pairs = np.split(log_probs, target_offsets[1:-1]), np.split(weights, np.cumsum(sizes)[:-1])
+        return [
+            (of_labels.tolist(), of_heads.reshape(len(heads), t, s))
+            for of_labels, of_heads, s, t in zip(*of_pairs, sources, targets, strict=True)
+        ]
+
+    def _scratch_of_force(self, sources: int, targets: int, longest: int) -> Floats:
+        """Return space for numbers of tokens, and of the longest side."""
+        least = self._scratch_of_attention(self._dim // self._heads, longest)
+        converted = max(product.scratch(max(sources, targets)) for product in self._products.values())
+        layers = self._scratch(max(sources, targets), max(least, converted))
+        logits = min(targets, self._rows_of_logits) * self._products["output"].outputs
+        return empty((3 * sources * self._dim + targets * self._dim + logits + layers,), np.float32)
+
+    def _scratch_of_search(self, arguments: _Arguments, sources: tuple[int, int], targets: tuple[int, int]) -> Floats:
         """Return space for the encoder or a step, for numbers of tokens or hypotheses and of positions."""
         (tokens, longest), (hypotheses, positions), dim = sources, targets, self._dim
         rows = min(tokens, max(longest, ENCODER_ROWS))

@@ -1,5 +1,5 @@
 // Greedy and beam search.
-#include "kernels.h"
+#include "model.h"
 
 #include <vector>
 
@@ -34,8 +34,6 @@ struct Beams {  // B sentences, K = beam, n = best, P = positions: shapes are th
         int* newest = history_of(sentence, place) + lengths[sentence];
         newest[0] = is_active ? token : FIRST, newest[positions] = place;
     }
-
-    static constexpr long FIRST = 2, LAST = 3;  // <s> and </s>; ids before </s> are never generated
 };
 
 struct Candidate {
@@ -58,25 +56,13 @@ static void best_tokens(
 ) {
     std::vector<Candidate> list(count);
     for (long row = 0; row < rows; row++, logits += stride) {
-        Floats largest_in_lane = Floats{} - INFINITY;
-        Ints not_numbers{};  // which the maximum does not keep
-        for (long i = 0; i < stride; i += LANES) {
-            const Floats x = *(const Floats*)(logits + i);
-            largest_in_lane = larger(largest_in_lane, x), not_numbers |= x != x;
-        }
-        float normalizer = any(not_numbers) ? NAN : 0;
-        if (normalized && normalizer == 0) {
-            const float largest = largest_of(largest_in_lane);
-            float sum = 0;
-            for (long i = 0; i < vocabulary; i++) sum += expf(logits[i] - largest);
-            normalizer = largest + std::log(sum);
-        }
-        std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, Beams::LAST});
+        const float normalizer = normalizer_of(logits, vocabulary, stride, normalized);
+        std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, LAST});
         const auto consider = [&](long token) {
             if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
         };
-        if (must_end[row]) list[0].log_prob = logits[Beams::LAST];
-        long i = must_end[row] ? stride : Beams::LAST;
+        if (must_end[row]) list[0].log_prob = logits[LAST];
+        long i = must_end[row] ? stride : LAST;
         for (; i % LANES; i++) consider(i);
         for (; i < stride; i += LANES)
             if (any(*(const Floats*)(logits + i) > list.back().log_prob))
@@ -101,7 +87,7 @@ static void advance(
     std::vector<int> before(b.beam * 2 * b.positions);
     for (auto at = places.begin(); at < places.end();) {
         const long sentence = *at / b.beam, length = b.lengths[sentence];
-        const Candidate none = {-INFINITY, 0, Beams::LAST};
+        const Candidate none = {-INFINITY, 0, LAST};
         bool are_numbers = true;
         std::fill(list.begin(), list.end(), none);
         for (; at < places.end() && *at / b.beam == sentence; at++) {
@@ -118,7 +104,7 @@ static void advance(
         for (long rank = 0; rank < b.beam && list[rank].log_prob > -INFINITY; rank++) {
             const float normalized = list[rank].log_prob / rules.penalties[length];
             float* worst = std::min_element(finished, finished + b.best);
-            if (list[rank].token != Beams::LAST || !(normalized > *worst)) continue;
+            if (list[rank].token != LAST || !(normalized > *worst)) continue;
             *worst = normalized;
             b.finish(sentence, worst - finished, list[rank].log_prob, b.history_of(sentence, list[rank].parent));
         }
@@ -131,7 +117,7 @@ static void advance(
             std::copy_n(history + row * b.positions, length, &before[row * b.positions]);
         long place = 0, active = 0;
         for (const Candidate& next : list) {
-            if (place == b.beam || next.token == Beams::LAST) continue;
+            if (place == b.beam || next.token == LAST) continue;
             const bool is_kept = next.log_prob > bound && next.log_prob >= least;
             active += is_kept;
             for (long row = 0; row < 2; row++)
@@ -152,58 +138,12 @@ static void extend_each(
     for (const long sentence : rows) {
         const float log_prob = b.log_probs[sentence] + *next_log_probs++;
         const long token = *tokens++;
-        const bool is_number = log_prob > -INFINITY, is_active = is_number && token != Beams::LAST;
+        const bool is_number = log_prob > -INFINITY, is_active = is_number && token != LAST;
         if (is_number && !is_active) b.finish(sentence, 0, log_prob, b.history_of(sentence, 0));
         b.extend(sentence, 0, is_active ? log_prob : -INFINITY, token);
         b.lengths[sentence] += is_active;
     }
 }
-
-constexpr long BLOCK = 128;  // rows whose logits stay in the cache
-constexpr float CLOSE = 2;   // to the largest logit, of those that are refined
-
-struct Output {  // of the decoder's hidden states
-    const Product* product;
-    const Product* screen;  // eight-bit products, of which the largest are refined with the weights; or none
-    const float *weights, *bias;
-    long vocabulary, rounds_inputs;  // to bf16, of those that are refined
-
-    void logits(float* to, float* x, float* scratch, long rows) const {
-        const Product& used = screen ? *screen : *product;
-        used.multiply(used, scratch, to, x, rows, false);
-        for (; rows > 0; rows--, to += used.outputs, x += used.inputs) {
-            std::fill(to + vocabulary, to + used.outputs, -INFINITY);
-            if (screen) refine(to, x);
-            for (long i = 0; bias && i < vocabulary; i++) to[i] += bias[i];
-        }
-    }
-
-    void refine(float* logits, float* x) const {
-        std::fill_n(logits, Beams::LAST, -INFINITY);  // which are never generated
-        Bfloat16 rounded;
-        for (long i = 0; rounds_inputs && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
-        Floats largest = Floats{} - INFINITY;
-        for (long i = 0; i < screen->outputs; i += LANES) largest = larger(largest, *(Floats*)(logits + i));
-        const float least = largest_of(largest) - CLOSE;
-        for (long i = 0; i < screen->outputs; i += LANES) {
-            if (!any(*(Floats*)(logits + i) >= least)) continue;
-            for (long token = i; token < i + LANES; token++) {
-                if (!(logits[token] >= least)) continue;
-                float sum = 0;
-                for (long j = 0; j < screen->inputs; j++) sum += x[j] * weights[token * screen->inputs + j];
-                logits[token] = sum;
-            }
-        }
-    }
-};
-
-struct Model {
-    Stack encoder, decoder;
-    Embedding source, target;
-    Output output;
-    const Product* const* key_values;  // of each layer of the decoder
-    long has_bf16_cells;
-};
 
 struct Search {
     const long *ids, *offsets;  // of all sources, one behind the other; (B + 1) where each begins, and their number
@@ -237,7 +177,7 @@ static void encode_sources(const Model& m, const Search& s, long first, long end
     sentences.query_offsets = sentences.key_offsets = offsets.data();
     sentences.sentences = end - first, sentences.heads = m.encoder.heads, sentences.width = dim / m.encoder.heads;
     sentences.longest = *std::max_element(s.source_lengths + first, s.source_lengths + end), sentences.threads = 1;
-    encode(m.encoder, sentences, x, rest);
+    pass_rows(m.encoder, sentences, x, rest, nullptr);
     for (long layer = 0; layer < m.decoder.count; layer++) {
         const Product* product = m.key_values[layer];
         product->multiply(*product, rest + count * 2 * dim, rest, x, count, false);
@@ -262,7 +202,7 @@ void begin_search(const Model& m, const Search& s, long tokens) {
     }
     for (long sentence = 0; sentence < b.sentences; sentence++) {
         b.lengths[sentence] = 0;  // so that <s> is added
-        for (long place = 0; place < b.beam; place++) b.extend(sentence, place, place ? -INFINITY : 0, Beams::FIRST);
+        for (long place = 0; place < b.beam; place++) b.extend(sentence, place, place ? -INFINITY : 0, FIRST);
         b.lengths[sentence] = 1;
         b.forget(sentence);
     }

@@ -105,7 +105,7 @@ class RequestQueue:
     def _in_parts(self, engine: Engine, abandoned: Event, request: Any) -> Any:
         """Return what the engine computes for a long request; between the parts of a search, others pass it."""
         if not isinstance(request, SearchRequest):
-            return engine.runner.run(*request)
+            return engine.force(*request)
         sentences, options, prefixes = request
         found, count = list[Any](), _PART_SENTENCES * self.translator.scale
         for start in range(0, len(sentences), count):

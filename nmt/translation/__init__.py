@@ -1,4 +1,4 @@
-"""Text in, text out: `from nmt.translation import Translator` is `from nmt import Translator`, and imports torch."""
+"""Text in, text out: `from nmt.translation import Translator` is `from nmt import Translator`."""
 
 from typing import TYPE_CHECKING
 

@@ -20,8 +20,10 @@ from pydantic import ValidationError
 
 from nmt.config import RuntimeSettings, override_decode
 from nmt.config.section import SettingError
+from nmt.decoding.alignment import align
 from nmt.decoding.native_engine import Engine, NativeEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Forced
 from nmt.errors import ConfigError
 from nmt.kernels.machine import is_cpu, prefers_bf16, thread_count
 from nmt.model.stored import StoredModel, check_same_vocabulary, read_model, resolve_model
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nmt.decoding.engine import TorchEngine
-    from nmt.decoding.forced_decoding import Forced
     from nmt.model.checkpoint import LoadedModel
     from nmt.translation.internals import Attention, Step
 
@@ -230,24 +231,16 @@ class Translator:
         """
         return self.tokenizers.source.tag_ids((self.languages.target_tag(options.to), options.tag))
 
-    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions) -> "list[Forced]":
+    def force(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions) -> list[Forced]:
         """Return the log-probabilities of given translations of sentences, by the first model."""
-        if not pairs:
-            return []
-        from nmt.decoding.forced_decoding import force_all
-
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
         ids = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
-        return force_all(self.engine.runner, ids, options.search.batch_tokens)
+        return self.engine.force(ids, options.search.batch_tokens)
 
     def align(self, pairs: Sequence[tuple[str, str]], options: TranslateOptions | None = None) -> list[Links]:
         """Return the word alignments of sentences and their given translations, by the first model."""
-        if not pairs:
-            return []
-        from nmt.decoding.alignment import align
-
         options = options or self.options()
-        return align(self.engine.runner, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
+        return align(self.engine, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
     def attention(self, sentence: str, target: str | None = None, to: str | None = None) -> "Attention":
         """Return all attention weights of the first model for a sentence and a translation, by default its own.

@@ -15,8 +15,9 @@ import torch
 from nmt.batching.batch import Rows
 from nmt.commands.export import export
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
-from nmt.decoding.forced_decoding import Pair, force_all
+from nmt.decoding.forced_decoding import force_all
 from nmt.decoding.models import BatchRunner
+from nmt.decoding.results import Pair
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.formats import ctranslate2
 from nmt.formats.check import EXACT, LINES, ROUNDED, compare

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Hypothesis
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
 

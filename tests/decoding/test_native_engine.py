@@ -14,13 +14,16 @@ from nmt.config import RuntimeSettings
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.native_engine import NativeEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Head, Pair
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.compiling import library
+from nmt.model.checkpoint import weights_of
 from nmt.model.stored import StoredModel, read_arrays, read_model
 from nmt.translation.translator import Translator, engine_for
-from tests.builders import save_model, tiny_loaded_model
+from tests.builders import save_model, tiny_loaded_model, tiny_tokenizers
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs Linux, AVX2 and a C++ compiler")
+TOKENIZERS = tiny_tokenizers()
 RUNTIME = RuntimeSettings(device="cpu", precision="fp32")
 
 
@@ -63,6 +66,44 @@ def test_both_engines_find_the_same(
     assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
 
 
+IDS = st.lists(st.integers(4, 250), max_size=30)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(IDS, IDS), max_size=20),
+    st.integers(1, 200),
+    st.lists(st.sampled_from([(0, 0), (0, 1), (1, 0), (1, 1)]), max_size=3, unique=True),
+    st.sampled_from(
+        [
+            {},
+            {"norm": "post", "activation": "gelu"},
+            {"positions": "rotary", "output_bias": True},
+            {"activation": "swiglu"},
+        ]
+    ),
+    st.sampled_from(["fp32", "bf16", "int8"]),
+)
+def test_both_engines_force_the_same(
+    pairs: list[Pair], budget: int, heads: list[Head], changes: dict[str, Any], precision: str
+) -> None:
+    """In lower precisions, products of rows are rounded alike, but what is rounded differs by a little."""
+    loaded = tiny_loaded_model(TOKENIZERS, dim=64, feed_forward=64, decoder_layers=2, **changes)
+    weights = {name: tensor.numpy() for name, tensor in weights_of(loaded.model).items()}
+    described = {name: getattr(loaded, name) for name in ("tokenizers", "languages", "decode", "longest_source")}
+    model = StoredModel(Path(), weights, loaded.settings, **described, alignment=None)
+    runtime = RUNTIME.model_copy(update={"precision": precision})
+    engine = engine_for([model], runtime, 2)
+    assert isinstance(engine, NativeEngine)
+    expected, tolerance = TorchEngine([loaded.model], runtime).force(pairs, budget, heads), 1e-4
+    if precision != "fp32":
+        tolerance = 0.1
+    for found, theirs in zip(engine.force(pairs, budget, heads), expected, strict=True):
+        np.testing.assert_allclose(found.token_log_probs, theirs.token_log_probs, atol=tolerance)
+        np.testing.assert_allclose(found.attention, theirs.attention, atol=tolerance)
+        assert found.attention.shape == theirs.attention.shape
+
+
 def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> None:
     loaded: list[TorchEngine] = []
     in_torch = TorchEngine([model.model], RUNTIME)
@@ -70,8 +111,10 @@ def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> 
     assert laid_out is not None
     engine = NativeEngine(laid_out, lambda: loaded.append(in_torch) or in_torch, 1)  # type: ignore[func-returns-value]
     engine.search([[5, 6]], SearchOptions(n_best=2))
+    engine.force([([5, 6], [7])], 100, [(0, 0)])
     assert not loaded
     for _ in range(2):
+        engine.force([([5, 6], [7])], 100)
         engine.search([[5, 6]], SearchOptions(), [[7]])
         assert engine.runner is in_torch.runner
     assert loaded == [in_torch]
@@ -92,9 +135,7 @@ def test_a_search_that_does_not_fit_into_ram_is_halved_or_refused(
     limit = 2
     assert native.search(sentences, options) == expected
     limit = 0
-    with pytest.raises(
-        ConfigError, match=r"a sentence of 4 tokens with a beam of 2 does not fit in RAM; use"
-    ):
+    with pytest.raises(ConfigError, match=r"a sentence of 4 tokens with a beam of 2 does not fit in RAM; use"):
         native.search(sentences, options)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
-from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Hypothesis
 from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.decoding.search import search
 from nmt.model.transformer import Transformer

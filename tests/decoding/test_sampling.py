@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import draw, noise_for
 from nmt.decoding.engine import search_all
-from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS

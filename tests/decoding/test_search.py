@@ -15,9 +15,9 @@ from torch import Tensor
 
 from nmt.config import MaxLength
 from nmt.decoding.engine import search_all
-from nmt.decoding.hypothesis import Hypothesis
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.kernels.reference import Kernels, Made

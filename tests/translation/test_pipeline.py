@@ -250,7 +250,14 @@ finally:
     heavy = ("torch", "torch._dynamo", "torch._inductor", "sympy", "ctranslate2", "transformers", "sacrebleu")
     print([name for name in heavy if name in sys.modules], file=sys.stderr)
 """
-        command = [sys.executable, "-c", program, str(tmp_path / "model"), *(["--alignment"] if needs_torch else [])]
+        command = [
+            sys.executable,
+            "-c",
+            program,
+            str(tmp_path / "model"),
+            "--set",
+            f"decode.no_repeat_ngram={3 if needs_torch else 'null'}",
+        ]
         done = subprocess.run(command, cwd=repository, input="a dog\n", capture_output=True, text=True, check=False)
         has_torch = needs_torch or library() is None
         assert (done.returncode, done.stderr) == (0, "['torch']\n" if has_torch else "[]\n")

@@ -10,7 +10,6 @@ import pytest
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
-from nmt.decoding.models import BatchRunner
 from nmt.model.checkpoint import LoadedModel
 from nmt.system.console import Console
 from nmt.text.normalize import normalize
@@ -85,7 +84,7 @@ class TestAlignment:
         translations = list(translator.translate(lines, options))
         assert any(one.alignment for one in translations)
         for one in translations[: len(SENTENCES)]:
-            (expected,) = align(BatchRunner([loaded.model]), loaded, [(one.source, one.text)], 1)
+            (expected,) = align(translator.engine, loaded, [(one.source, one.text)], 1)
             assert one.alignment == expected
         assert [one.alignment for one in translations[len(SENTENCES) : -1]] == [[], []]
         assert json.loads(translations[0].as_json())["alignment"] == [list(link) for link in translations[0].alignment]

@@ -1,10 +1,17 @@
-"""The result of a search."""
+"""The results of a search, and of forced decoding: of given translations.
+
+T target tokens and S source tokens, with `</s>`; C heads.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
+from nmt.kernels.constant_products import Floats
+
+Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both without `</s>`
+Head = tuple[int, int]  # a head of the attention from decoder to source: layer and head, both from 0
 
 
 @dataclass(frozen=True)
@@ -38,3 +45,23 @@ def hypotheses(
             "take an earlier checkpoint"
         )
     return sorted(finished, key=lambda one: -(one.normalized if options.sampling is None else one.log_prob))
+
+
+@dataclass(frozen=True)
+class Forced:
+    """Log-probabilities and attention of a model for a given translation."""
+
+    token_log_probs: list[float]  # T natural logarithms: the last is that of `</s>`
+    # (C, T, S): row t is the attention while the model predicts token t, from `<s>` and the t tokens before it; the
+    # last row is that of `</s>`, the last column the source's `</s>`. Each row sums to 1.
+    attention: Floats
+
+
+def pair_too_long(memory: str, pair: Pair) -> str:
+    """Return the beginning of a message about a pair that does not fit into a memory."""
+    return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in {memory}"
+
+
+def sentence_too_long(width: int, memory: str, sentence: Sequence[int]) -> str:
+    """Return the beginning of a message about a sentence, with `</s>`, that does not fit into a memory."""
+    return f"a sentence of {len(sentence)} tokens with a beam of {width} does not fit in {memory}"

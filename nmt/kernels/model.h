@@ -1,0 +1,67 @@
+// A whole model, as native.py lays it out, and what follows its decoder.
+#pragma once
+#include "kernels.h"
+
+constexpr long FIRST = 2, LAST = 3;  // <s> and </s>; ids before </s> are never generated
+constexpr long BLOCK = 128;          // rows whose logits stay in the cache
+constexpr float CLOSE = 2;           // to the largest logit, of those that are refined
+
+struct Output {  // of the decoder's hidden states
+    const Product* product;
+    const Product* screen;  // eight-bit products, of which the largest are refined with the weights; or none
+    const float *weights, *bias;
+    long vocabulary, rounds_inputs;  // to bf16, of those that are refined
+
+    void logits(float* to, float* x, float* scratch, long rows) const {
+        const Product& used = screen ? *screen : *product;
+        used.multiply(used, scratch, to, x, rows, false);
+        for (; rows > 0; rows--, to += used.outputs, x += used.inputs) {
+            std::fill(to + vocabulary, to + used.outputs, -INFINITY);
+            if (screen) refine(to, x);
+            for (long i = 0; bias && i < vocabulary; i++) to[i] += bias[i];
+        }
+    }
+
+    void refine(float* logits, float* x) const {
+        std::fill_n(logits, LAST, -INFINITY);  // which are never generated
+        Bfloat16 rounded;
+        for (long i = 0; rounds_inputs && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
+        Floats largest = Floats{} - INFINITY;
+        for (long i = 0; i < screen->outputs; i += LANES) largest = larger(largest, *(Floats*)(logits + i));
+        const float least = largest_of(largest) - CLOSE;
+        for (long i = 0; i < screen->outputs; i += LANES) {
+            if (!any(*(Floats*)(logits + i) >= least)) continue;
+            for (long token = i; token < i + LANES; token++) {
+                if (!(logits[token] >= least)) continue;
+                float sum = 0;
+                for (long j = 0; j < screen->inputs; j++) sum += x[j] * weights[token * screen->inputs + j];
+                logits[token] = sum;
+            }
+        }
+    }
+};
+
+struct Model {
+    Stack encoder, decoder;
+    Embedding source, target;
+    Output output;
+    const Product* const* key_values;  // of each layer of the decoder
+    long has_bf16_cells;
+};
+
+// What is subtracted from logits (stride), behind the vocabulary -inf: log(sum(exp)) if `normalized`, else 0; NaN if a
+// logit is none, which a maximum would not keep.
+static float normalizer_of(const float* logits, long vocabulary, long stride, bool normalized) {
+    Floats largest_in_lane = Floats{} - INFINITY;
+    Ints not_numbers{};
+    for (long i = 0; i < stride; i += LANES) {
+        const Floats x = *(const Floats*)(logits + i);
+        largest_in_lane = larger(largest_in_lane, x), not_numbers |= x != x;
+    }
+    if (any(not_numbers)) return NAN;
+    if (!normalized) return 0;
+    const float largest = largest_of(largest_in_lane);
+    float sum = 0;
+    for (long i = 0; i < vocabulary; i++) sum += expf(logits[i] - largest);
+    return largest + std::log(sum);
+}
