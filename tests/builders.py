@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import yaml
 from hypothesis import strategies as st
@@ -32,10 +33,15 @@ from nmt.config import (
     Languages,
     ModelSettings,
     Recipe,
+    RuntimeSettings,
     TokenizerSettings,
     TrainSettings,
     load_recipe,
 )
+from nmt.decoding.engine import TorchEngine
+from nmt.decoding.native_engine import NativeEngine
+from nmt.kernels.device import native_model
+from nmt.kernels.reference import Precision
 from nmt.model import checkpoint
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
@@ -166,6 +172,19 @@ def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it"
         model.output.weight[EOS] *= 3  # otherwise random models rarely predict the end
     settings = DecodeSettings(beam=2, batch_tokens=512)
     return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings, longest_source=200)
+
+
+def native_engine(models: Sequence[Transformer], precision: Precision = "fp32", threads: int = 1) -> NativeEngine:
+    """Return models laid out for the kernels in C++, on machines that have these."""
+    laid_out = [
+        native_model(model.settings, dict(model.named_parameters()), model.output.out_features, precision)
+        for model in models
+    ]
+    found = [one for one in laid_out if one is not None]
+    if len(found) < len(models):
+        pytest.skip(f"there are no kernels for this model in {precision} here")
+    runtime = RuntimeSettings(device="cpu", precision="fp32")
+    return NativeEngine(found, lambda: TorchEngine(models, runtime), threads)
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:

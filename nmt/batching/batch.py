@@ -100,18 +100,6 @@ class Rows:
         for start, end in pairwise(edges):
             yield self.part(start, end)
 
-    def cut(self, most: int | None) -> "Iterator[Rows]":
-        """Return the sentences in order in parts of at most so many tokens, or of one sentence; None: all of them."""
-        start, count = 0, len(self.lengths)
-        if most is None or len(self.ids) <= most:
-            yield self
-            return
-        while start < count:
-            fits = np.searchsorted(self.offsets, self.offsets[start] + most, side="right") - 1
-            end = min(count, max(start + 1, int(fits)))
-            yield self.part(start, end)[1]
-            start = end
-
     def part(self, start: int, end: int) -> tuple[slice, "Rows"]:
         """Return some sentences as rows of their own, which have no tiles, and where they are."""
         offsets = self.offsets[start : end + 1]

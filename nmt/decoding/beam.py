@@ -4,17 +4,15 @@ B sentences, K hypotheses of each, N of all, n hypotheses to return, P positions
 longest output, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.config import Sampling
 from nmt.decoding.options import GROWTH, MARGIN, SearchOptions
-from nmt.kernels.device import seed_for
 from nmt.text.tokenizer import BOS, EOS
 
 
@@ -190,21 +188,6 @@ def extend_each(beams: Beams, log_probs: Tensor, tokens: Tensor) -> Beams:
         finished_lengths=torch.where(ends, beams.lengths.unsqueeze(1), beams.finished_lengths),
     )
     return extended(beams, totals, tokens, active & ~ends)
-
-
-def noise_for(sentences: Sequence[Sequence[int]], limits: Sequence[int], options: SearchOptions) -> Tensor:
-    """Return a random number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a sentence's limit.
-
-    It is a function of the source ids and the indices of sample and position only: a sentence gets the same samples in
-    any batch. (Philox, Salmon et al. 2011, is a counter-based generator.)
-    """
-    noise = torch.zeros(len(sentences), options.width, max(limits))
-    for row, ids, limit in zip(noise, sentences, limits, strict=True):
-        for sample, numbers in enumerate(row):
-            key = seed_for("sampling", sample, *ids)
-            drawn = np.random.Generator(np.random.Philox(key=key)).random(limit, dtype=np.float32)
-            numbers[:limit] = torch.from_numpy(drawn)
-    return noise
 
 
 def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:

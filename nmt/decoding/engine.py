@@ -30,19 +30,19 @@ class TorchEngine:
     def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings) -> None:
         """Take models, which must not change while the engine is used.
 
-        Raises ConfigError for 8-bit weights if this machine cannot compute with them.
+        Raises ConfigError for 8-bit weights, which only the kernels in C++ compute with.
         """
         device = models[0].device
-        self.kernels = kernels_for(device, precision_for(runtime, device, models[0].settings.dim))
-        self.description, self.problem = self.kernels.description, self.kernels.problem
-        self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
-        self.runner = BatchRunner([model.for_inference(self.kernels) for model in models])
-        if self.kernels.precision == "int8" and not all(model.is_prepared for model in self.runner.models):
+        if (precision := precision_for(runtime, device, models[0].settings.dim)) == "int8":
             raise ConfigError(
                 "--precision int8: this needs Linux, a CPU with AVX2 or AVX-512 and a C++ compiler, and model.dim and "
                 "feed_forward in multiples of 64; leave it out, or export the model for CTranslate2 with "
                 "--quantization int8"
             )
+        self.kernels = kernels_for(device, precision)
+        self.description, self.problem = self.kernels.description, self.kernels.problem
+        self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
+        self.runner = BatchRunner([model.for_inference(self.kernels) for model in models])
 
     def search(
         self,
@@ -130,8 +130,6 @@ def _search_batch(
     def found(part: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[Hypothesis]]:
         return search(models, [ids for ids, _ in part], options, [prefix for _, prefix in part])
 
-    def problem(sentence: tuple[Sequence[int], Sequence[int]]) -> str:
-        return sentence_too_long(options.width, f"the memory of {models[0].device}", sentence[0])
-
+    problem = partial(sentence_too_long, options.width, f"the memory of {models[0].device}")
     ended = [([*ids, EOS], prefix) for ids, prefix in sentences]
     return in_halves(found, ended, problem, partial(release_memory, models))

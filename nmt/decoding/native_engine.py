@@ -1,4 +1,4 @@
-"""Search for the translations of many sentences on a CPU, without torch where no option needs it."""
+"""Search for the translations of many sentences on a CPU without torch."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from nmt.decoding.batches import balanced_batches, in_halves, in_order, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced, Head, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
-from nmt.kernels.native import ACTIVE_HYPOTHESES, ENCODER_ROWS, NativeModel
+from nmt.kernels.native import ENCODER_ROWS, NativeModel
+from nmt.kernels.native_search import ACTIVE_HYPOTHESES, SearchBatch, search
 from nmt.text.tokenizer import EOS
 
 if TYPE_CHECKING:
@@ -58,15 +59,15 @@ class Engine(Protocol):
 
 
 class NativeEngine:
-    """The kernels in C++, which search; torch is loaded for what they do not compute."""
+    """Models laid out for the kernels in C++; torch is loaded for what is neither a search nor forced decoding."""
 
     problem: str | None = None
     answers = None
     uses_cores, search_scale = True, 1
 
-    def __init__(self, model: NativeModel, load: "Callable[[], TorchEngine]", threads: int) -> None:
-        self._model, self._load, self._threads = model, load, threads
-        self.description = f"compiled kernels, cpu, {model.precision}"
+    def __init__(self, models: Sequence[NativeModel], load: "Callable[[], TorchEngine]", threads: int) -> None:
+        self._models, self._load, self._threads = models, load, threads
+        self.description = f"compiled kernels, cpu, {models[0].precision}"
 
     @property
     def threads(self) -> int:
@@ -74,13 +75,9 @@ class NativeEngine:
         return self._threads
 
     @cached_property
-    def _torch(self) -> "TorchEngine":
-        return self._load()
-
-    @property
     def runner(self) -> "BatchRunner":
-        """The model in torch."""
-        return self._torch.runner
+        """The models in torch."""
+        return self._load().runner
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
@@ -89,14 +86,22 @@ class NativeEngine:
 
         A batch that does not fit into RAM is halved. Raises ConfigError if not even one sentence fits.
         """
-        if not options.is_plain or any(prefixes or ()):
-            return self._torch.search(sentences, options, prefixes)
-        lengths = [len(ids) + 1 for ids in sentences]
+        lengths, prefixes = [len(ids) + 1 for ids in sentences], prefixes or [()] * len(sentences)
         sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES * min(2, options.width), self._threads
-        batches = list(balanced_batches(lengths, *sizes))
-        search = partial(plain_search, self._model, options=options)
+        items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
         problem = partial(sentence_too_long, options.width, "RAM")
-        return self._in_batches(search, [[*ids, EOS] for ids in sentences], batches, problem)
+        function = partial(self._search, options=options)
+        return self._in_batches(function, items, list(balanced_batches(lengths, *sizes)), problem)
+
+    def _search(self, batch: Sequence[tuple[Ids, Ids]], options: SearchOptions) -> list[list[Hypothesis]]:
+        """Search a batch of source ids with `</s>` and their prefixes."""
+        most = min(model.settings.longest for model in self._models)
+        sentences, prefixes = zip(*batch, strict=True)
+        limits = [options.limit(len(ids), most, len(prefix)) for ids, prefix in batch]
+        noise = options.noise(sentences, limits)
+        searched = SearchBatch(sentences, limits, prefixes if any(prefixes) else None, noise)
+        found = search(self._models, searched, (options.width, options.n_best), options.rules(max(limits)))
+        return [hypotheses(*of_sentence, options) for of_sentence in zip(*found, strict=True)]
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention, see `Engine.force`."""
@@ -104,7 +109,7 @@ class NativeEngine:
 
         def force(batch: Sequence[Pair]) -> list[Forced]:
             ended = [([*source, EOS], [*target, EOS]) for source, target in batch]
-            return [Forced(*of_pair) for of_pair in self._model.force(ended, heads)]
+            return [Forced(*of_pair) for of_pair in self._models[0].force(ended, heads)]
 
         problem = partial(pair_too_long, "RAM")
         return self._in_batches(force, pairs, batches, problem)
@@ -125,13 +130,6 @@ class NativeEngine:
         """Return this engine with one thread."""
         self._threads = 1
         return self
-
-
-def plain_search(model: NativeModel, sentences: Sequence[Ids], options: SearchOptions) -> list[list[Hypothesis]]:
-    """Return the hypotheses of a batch of sentences with `</s>`, which no option but a length limit restricts."""
-    limits = [options.limit(len(ids), model.settings.longest) for ids in sentences]
-    found = model.search(sentences, limits, (options.beam, options.n_best), options.rules(max(limits)))
-    return [hypotheses(*of_sentence, options) for of_sentence in zip(*found, strict=True)]
 
 
 class SearchRequest(NamedTuple):

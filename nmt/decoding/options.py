@@ -1,14 +1,18 @@
 """The options of a search, from the recipe's `decode` section and the call."""
 
 import math
+from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
 from pydantic import model_validator
 
 from nmt.config import DecodeSettings, MaxLength
 from nmt.config.section import PositiveInt
 from nmt.errors import ConfigError
-from nmt.kernels.native import SearchRules
+from nmt.kernels.constant_products import Floats
+from nmt.kernels.machine import seed_for
+from nmt.kernels.native_search import SearchRules
 
 MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
 GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
@@ -65,13 +69,26 @@ class SearchOptions(DecodeSettings):
         """Return the length limit with a prefix, of a model that generates up to so many tokens."""
         return min(self.longest_output(source_length), max(1, longest - prefix)) + prefix
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the best tokens of each step are chosen, by no other rule than a length limit."""
-        return self.sampling is None and self.no_repeat_ngram is None
-
     def rules(self, longest: int) -> SearchRules:
         """Return what a step is computed with, for outputs of up to so many tokens."""
         penalties = [self.penalty(length) for length in range(longest + 1)]
-        margin = math.inf if self.exact else MARGIN
-        return SearchRules(penalties, margin, GROWTH, self.beam == 1, self.log_probs)
+        margin, sampling = math.inf if self.exact else MARGIN, self.sampling
+        drawn = (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)
+        is_greedy = self.beam == 1 or sampling is not None
+        log_probs = self.log_probs or sampling is not None
+        return SearchRules(penalties, margin, GROWTH, is_greedy, log_probs, self.no_repeat_ngram or 0, *drawn)
+
+    def noise(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> Floats | None:
+        """Return a number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a limit.
+
+        It is a function of the source ids and the indices of sample and position only: a sentence gets the same samples
+        in any batch. (Philox, Salmon et al. 2011, is a counter-based generator.) None without sampling.
+        """
+        if self.sampling is None:
+            return None
+        noise = np.zeros((len(sentences), self.width, max(limits)), np.float32)
+        for row, ids, limit in zip(noise, sentences, limits, strict=True):
+            for sample, numbers in enumerate(row):
+                key = seed_for("sampling", sample, *ids)
+                numbers[:limit] = np.random.Generator(np.random.Philox(key=key)).random(limit, dtype=np.float32)
+        return noise

@@ -62,6 +62,6 @@ def pair_too_long(memory: str, pair: Pair) -> str:
     return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in {memory}"
 
 
-def sentence_too_long(width: int, memory: str, sentence: Sequence[int]) -> str:
-    """Return the beginning of a message about a sentence, with `</s>`, that does not fit into a memory."""
-    return f"a sentence of {len(sentence)} tokens with a beam of {width} does not fit in {memory}"
+def sentence_too_long(width: int, memory: str, item: tuple[Sequence[int], Sequence[int]]) -> str:
+    """Return the beginning of a message about a sentence, with `</s>`, and its prefix that do not fit into a memory."""
+    return f"a sentence of {len(item[0])} tokens with a beam of {width} does not fit in {memory}"

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.beam import Beams, Observer, advance, best_candidates, draw, extend_each, noise_for
+from nmt.decoding.beam import Beams, Observer, advance, best_candidates, draw, extend_each
 from nmt.decoding.models import Models
-from nmt.decoding.native_engine import plain_search
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis, hypotheses
 from nmt.decoding.rules import Prefixes, apply_rules
@@ -74,9 +73,6 @@ def search(
     if not sentences:
         return []
     prefixes = prefixes or [()] * len(sentences)
-    model_kernels, is_plain = models[0].model_kernels, options.is_plain and not any(prefixes)
-    if model_kernels is not None and is_plain and len(models) == 1 and observer is None:
-        return plain_search(model_kernels, sentences, options)
     most = min(model.settings.longest for model in models)
     searched = [
         Sentence(number, ids, prefix, options.limit(len(ids), most, len(prefix)))
@@ -244,7 +240,8 @@ class Search:
                 row[: len(one.prefix)] = torch.tensor(one.prefix)
             self._required.index_copy_(0, places, self.kernels.sent(required))
         if self._noise is not None:
-            noise = noise_for([one.source for one in sentences], [one.limit for one in sentences], options)
+            drawn = options.noise([one.source for one in sentences], [one.limit for one in sentences])
+            noise = torch.from_numpy(drawn)
             self._noise[:, :, : noise.size(2)].index_copy_(0, places, self.kernels.sent(noise))
         self._select_rows()
         return sentences

@@ -78,8 +78,8 @@ class ConstantProduct:
         biases = np.zeros(outputs, np.float32) if bias is None else np.ascontiguousarray(bias, np.float32)
         self.outputs: int = outputs
         self._arrays = tiles, scales, biases, start
-        self._multiply = _MULTIPLY.in_dll(loaded, function)
-        pointer = ctypes.cast(self._multiply, _POINTER).value or 0
+        self.function = _MULTIPLY.in_dll(loaded, function)
+        pointer = ctypes.cast(self.function, _POINTER).value or 0
         self._struct = (_LONG * 7)(*map(address, self._arrays), inputs, outputs, pointer)
         self.address = ctypes.addressof(self._struct)
         self._tile_rows, block_rows = _AMX_ROWS if function == _TILES else _ROWS
@@ -89,11 +89,6 @@ class ConstantProduct:
     def scratch(self, rows: int) -> int:
         """Return how many numbers in 32 bits the converted inputs of so many rows take."""
         return min(self._block_rows, -(-rows // self._tile_rows) * self._tile_rows) * self._converted
-
-    def multiply(self, out: int, x: int, rows: int, relu: bool) -> None:
-        """Write the map of x (N, I) to out (N, O), both contiguous fp32 at these addresses."""
-        scratch = empty((self.scratch(rows),), np.float32)
-        self._multiply(self.address, address(scratch), out, x, rows, relu)
 
 
 def product(weight: Floats, bias: Floats | None, precision: str) -> ConstantProduct | None:

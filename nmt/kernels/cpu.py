@@ -12,17 +12,15 @@ N rows, I inputs, O outputs, D width, H heads.
 import functools
 import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.config import ModelSettings
-from nmt.kernels import compiling, native, native_layers
-from nmt.kernels.constant_products import product
-from nmt.kernels.reference import Kernels, Precision, Product
+from nmt.kernels import attention_rows, compiling
+from nmt.kernels.native_search import ACTIVE_HYPOTHESES
+from nmt.kernels.reference import Kernels, Precision
 
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
 _MULTIPLE = 64
@@ -49,11 +47,10 @@ class CpuKernels(Kernels):
     chunk_logits = 2**22  # as many as the caches hold
     fuses_step = True
     uses_cores = True
-    active_hypotheses = native.ACTIVE_HYPOTHESES
+    active_hypotheses = ACTIVE_HYPOTHESES
     # 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where
     # training chooses bf16
     utilization = (0.2, 1.0)
-    encoder_rows = native.ENCODER_ROWS
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         super().__init__(device, precision)
@@ -91,22 +88,12 @@ class CpuKernels(Kernels):
     def attend(
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
     ) -> Tensor:
-        """Attend sentence by sentence, with `native_layers.attend_rows`."""
+        """Attend sentence by sentence, with `attention_rows.attend_rows`."""
         if not self.has_native or queries.dtype == torch.float64:
             return super().attend(queries, keys_values, rows, heads, causal)
-        shape = native_layers.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
+        shape = attention_rows.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
         return attended
-
-    def model(
-        self, settings: ModelSettings, weights: Mapping[str, Tensor], products: Mapping[str, Product], vocabulary: int
-    ) -> native_layers.NativeLayers | None:
-        """Compute with the kernels in C++."""
-        if not self.has_native or not native.has_kernels(settings):
-            return None
-        arrays = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
-        of_native = {name: one.native for name, one in products.items() if isinstance(one, native_layers.TensorProduct)}
-        return native_layers.NativeLayers(settings, arrays, of_native, vocabulary, self.precision)
 
     def logits_chunk(self, vocabulary: int) -> int:
         """Return a multiple of 64, if there are so many."""
@@ -120,18 +107,6 @@ class CpuKernels(Kernels):
     def outer_product(self, left: Tensor, right: Tensor) -> Tensor:
         """Multiply by oneDNN where it is faster."""
         return _outer_product(left, right).float()
-
-    def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
-        """Lay out the weight for a product in C++; without that, `linear` is used."""
-        if not self.has_native:
-            return None
-        biases = None if bias is None else bias.detach().float().numpy()
-        found = product(weight.detach().float().numpy(), biases, self.precision)
-        return None if found is None else native_layers.TensorProduct(found)
-
-    def cached(self, keys_values: Tensor) -> Tensor:
-        """Round to bf16 unless the precision is fp32: that is half of the memory that attention reads."""
-        return keys_values.bfloat16() if self.has_native and self.precision != "fp32" else keys_values
 
 
 # products
@@ -211,8 +186,8 @@ class _ByteMaskDropout(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: native_layers.Layout) -> Tensor:
-        output, logsumexp = native_layers.attend_rows(queries, keys_values, shape)
+    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: attention_rows.Layout) -> Tensor:
+        output, logsumexp = attention_rows.attend_rows(queries, keys_values, shape)
         ctx.save_for_backward(queries, keys_values, logsumexp)
         ctx.shape = shape
         return output
@@ -220,4 +195,4 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
         queries, keys_values, logsumexp = ctx.saved_tensors
-        return *native_layers.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.shape), None
+        return *attention_rows.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.shape), None

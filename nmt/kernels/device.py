@@ -1,22 +1,23 @@
-"""The choice of a device and its kernels, precision, threads and random seeds."""
+"""The choice of a device and its kernels, precision and threads."""
 
 import contextlib
 import ctypes
-import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
 import torch
+from torch import Tensor
 
 from nmt import __version__
-from nmt.config import Recipe, RuntimeSettings
+from nmt.config import ModelSettings, Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, is_oom
 from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.machine import local_rank, prefers_bf16, thread_count
+from nmt.kernels.native import NativeModel, laid_out
 from nmt.kernels.reference import Kernels, Precision
 
 
@@ -64,6 +65,16 @@ def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int) -> P
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     return "bf16" if device.type == "cpu" and prefers_bf16(dim) else "fp32"
+
+
+def native_model(
+    settings: ModelSettings, weights: Mapping[str, Tensor], vocabulary: int, precision: str
+) -> NativeModel | None:
+    """Return a model laid out for the kernels in C++; None if there are none, or if its weights are not in RAM."""
+    if any(weight.device.type != "cpu" for weight in weights.values()):
+        return None
+    arrays = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
+    return laid_out(settings, arrays, vocabulary, precision)
 
 
 def environment(settings: RuntimeSettings) -> dict[str, str | int]:
@@ -162,12 +173,3 @@ def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return settings.precision == "bf16"
-
-
-def seed_for(*parts: int | str) -> int:
-    """Return a seed that is a function of its purpose, such as ("dropout", seed, step, batch).
-
-    No generator state has to be saved: resuming, sharding and re-running agree.
-    """
-    digest = hashlib.sha256(repr(parts).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1

@@ -243,8 +243,4 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, flo
 extern "C" {
 Decode* decode_fp32 = decode<float>;
 Decode* decode_bf16 = decode<Bfloat16>;
-
-void encode(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch) {
-    pass_rows(stack, sentences, x, scratch, nullptr);
-}
 }

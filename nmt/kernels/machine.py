@@ -1,6 +1,7 @@
-"""What this machine has, found without torch, which takes a second or more to import: cores, instructions, GPUs."""
+"""What this machine has, found without torch, which takes seconds to import: cores, instructions, GPUs; and seeds."""
 
 import ctypes
+import hashlib
 import os
 import sys
 from contextlib import suppress
@@ -79,3 +80,12 @@ def reuse_freed_ram() -> None:
         mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
         mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
+
+
+def seed_for(*parts: int | str) -> int:
+    """Return a seed that is a function of its purpose, such as ("dropout", seed, step, batch).
+
+    No generator state has to be saved: resuming, sharding and re-running agree.
+    """
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

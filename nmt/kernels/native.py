@@ -1,9 +1,10 @@
-"""Whole searches on CPUs in C++, on arrays in RAM and without torch.
+"""Models laid out for the kernels in C++, as arrays in RAM and without torch.
 
-layers.cpp has the layers of a search and search.cpp the rest of it. They are for Linux on processors with AVX2 or
-AVX-512. Where `library` returns None, torch computes the same.
+layers.cpp has the layers, forced_decoding.cpp passes of given translations, search.cpp searches, see
+`nmt.kernels.native_search`. They are for Linux on processors with AVX2 or AVX-512; where `library` returns None, torch
+computes the same.
 
-V vocabulary; B sentences, K places for hypotheses of each, P positions, D width.
+S source tokens and T target tokens with `</s>`; V vocabulary, P positions, D width.
 """
 
 import ctypes
@@ -11,9 +12,10 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.config import ModelSettings
 from nmt.kernels.compiling import library
@@ -21,17 +23,11 @@ from nmt.kernels.constant_products import ConstantProduct, Floats, address, empt
 from nmt.text.tokenizer import BOS
 
 Weights = Mapping[str, Floats]  # by their names in a model directory
-# Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
-# with `</s>`; 0 where there is none.
-Finished = tuple[list[list[list[int]]], list[list[float]], list[list[int]]]
-
 ENCODER_ROWS = 1024  # that are encoded at a time: of so many, the feed-forward layers fit in the cache of a core
-ACTIVE_HYPOTHESES = 480  # of a batch in a search; the caches of more do not fit into the processor's cache
 
-_LONG, _POINTER, _BOOL, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_bool, ctypes.c_float
+_LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
 SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
-_STEPS = 16  # of a search in one call, which signals do not interrupt
 
 # The linear maps and norms of a layer in the order in which the kernels read them; an encoder has no attention to a
 # source.
@@ -54,16 +50,6 @@ _NORMS = {
     "decoder": ("self_attention_sublayer.norm", "cross_attention_sublayer.norm", "feed_forward_sublayer.norm"),
 }
 _KEY_VALUE = "cross_attention.key_value"
-
-
-class SearchRules(NamedTuple):
-    """What a step of a search is computed with, besides the state."""
-
-    penalties: Sequence[float]  # of lengths 0 … P
-    margin: float  # infinite in an exact search
-    growth: int
-    is_greedy: bool
-    log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
 
 
 def has_kernels(settings: ModelSettings) -> bool:
@@ -118,9 +104,6 @@ def matrix_of(weights: Weights) -> Floats:
     return next(weights[name] for name in names if name in weights)
 
 
-# searches
-
-
 class _Stack(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("layers", "last_weight", "last_bias", "rotations")),
@@ -140,41 +123,13 @@ class _Output(ctypes.Structure):
     )
 
 
-class _Arguments(ctypes.Structure):
+class ModelArguments(ctypes.Structure):
     # What it points to is kept here, since of what two threads make at a time, a cache keeps one.
     kept: Sequence[object] = ()
     outputs: Sequence[ConstantProduct] = ()
     _fields_ = (
         *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
         *(("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG)),
-    )
-
-
-class _Rules(ctypes.Structure):
-    _fields_ = (
-        ("penalties", _POINTER),
-        *((name, _LONG) for name in ("candidates", "growth", "is_greedy", "is_normalized")),
-        ("margin", _FLOAT),
-    )
-
-
-_STATE = {  # as `nmt.decoding.beam.Beams`
-    "log_probs": np.float32, "tokens": np.int64, "lengths": np.int64, "limits": np.int64, "history": np.int32,
-    "finished": np.float32, "finished_log_probs": np.float32, "finished_lengths": np.int64, "finished_tokens": np.int32,
-}  # fmt: skip
-
-
-class _Beams(ctypes.Structure):
-    _fields_ = (
-        *((name, _POINTER) for name in _STATE),
-        *((name, _LONG) for name in ("sentences", "beam", "best", "positions")),
-    )
-
-
-class _Search(ctypes.Structure):
-    _fields_ = (
-        *((name, _POINTER) for name in ("ids", "offsets", "source_lengths")),
-        *(("longest", _LONG), ("beams", _Beams), ("rules", _Rules), ("cells", _POINTER), ("scratch", _POINTER)),
     )
 
 
@@ -202,11 +157,9 @@ class NativeModel:
         assert loaded is not None
         self.settings, self._weights, self._products = settings, weights, products
         self.precision, self._vocabulary = precision, vocabulary
-        self._encode, self._force = loaded.encode, loaded.force
-        self._begin, self._continue = loaded.begin_search, loaded.continue_search
-        self._continue.restype, self._rows_of_logits = _BOOL, _LONG.in_dll(loaded, "rows_of_logits").value
+        self._force, self.rows_of_logits = loaded.force, _LONG.in_dll(loaded, "rows_of_logits").value
         self._scratch_of_attention: Callable[[int, int], int] = SCRATCH(("attention_scratch", loaded))
-        self._dim, self._heads = settings.dim, settings.heads
+        self.dim, self._heads, self.outputs = settings.dim, settings.heads, products["output"].outputs
         self._layers = {stack: self._addresses_of_layers(stack) for stack in _MAPS}
         key_values = [products[f"decoder.{i}.{_KEY_VALUE}"].address for i in range(settings.decoder_layers)]
         self._key_values = (_LONG * len(key_values))(*key_values)
@@ -214,43 +167,7 @@ class NativeModel:
         # the outputs of the widest product, and the inputs of the one that converts most of a row
         self._wide = max(product.outputs for product in of_layers)
         self._converts_most = max(of_layers, key=lambda product: product.scratch(1))
-        self._arguments_made = dict[tuple[int, bool], _Arguments]()
-
-    def search(
-        self, sentences: Sequence[Sequence[int]], limits: Sequence[int], sizes: tuple[int, int], rules: SearchRules
-    ) -> Finished:
-        """Search as `nmt.decoding.search.Search` does, with K hypotheses of each sentence of which n are returned.
-
-        Sentences are source ids with `</s>`, sizes (K, n). See `begin_search` and `continue_search` in search.cpp.
-        """
-        beam, best = sizes
-        count, positions, source_lengths = len(sentences), max(limits), np.array([*map(len, sentences)])
-        ids, offsets = np.array([*chain.from_iterable(sentences)]), np.cumsum([0, *source_lengths])
-        assert 0 <= ids.min() <= ids.max() < len(self._weights["source_embedding.tokens.weight"])
-        longest, hypotheses = int(source_lengths.max()), count * beam
-        arguments = self._arguments(max(longest, positions), rules.is_greedy and not rules.log_probs)
-        shapes = {
-            **{"lengths": (count,), "limits": (count,), "history": (count, beam, 2, positions)},
-            **{"log_probs": (count, beam), "tokens": (count, beam), "finished_tokens": (count, best, positions)},
-        }
-        state = {name: np.empty(shapes.get(name, (count, best)), dtype) for name, dtype in _STATE.items()}
-        state["limits"][:] = limits
-        of_layer = len(self._key_values), count * (longest + positions * beam), 2 * self._dim
-        cells = empty(of_layer, np.uint16 if arguments.has_bf16_cells else np.float32)
-        scratch = self._scratch_of_search(arguments, (len(ids), longest), (hypotheses, positions))
-        is_normalized, candidates = rules.log_probs or not rules.is_greedy, 1 if rules.is_greedy else beam + 1
-        penalties = np.array(rules.penalties, np.float32)
-        of_rules = address(penalties), candidates, rules.growth, rules.is_greedy, is_normalized, rules.margin
-        beams = *map(address, state.values()), count, beam, best, positions
-        arrays = map(address, (ids, offsets, source_lengths))
-        search = _Search(*arrays, longest, beams, of_rules, address(cells), address(scratch))
-        references = ctypes.byref(arguments), ctypes.byref(search)
-        self._begin(*references, _LONG(ENCODER_ROWS))
-        while self._continue(*references, _LONG(_STEPS)):
-            pass
-        lengths = state["finished_lengths"]
-        tokens = state["finished_tokens"][:, :, : lengths.max()]
-        return tokens.tolist(), state["finished_log_probs"].tolist(), lengths.tolist()
+        self._arguments_made = dict[tuple[int, bool], ModelArguments]()
 
     def force(
         self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], heads: Sequence[tuple[int, int]]
@@ -264,12 +181,12 @@ class NativeModel:
         ids, labels = (np.array([*chain.from_iterable(side)]) for side in zip(*pairs, strict=True))
         target_ids = np.concatenate([[BOS], labels[:-1]])
         target_ids[target_offsets[:-1]] = BOS
-        assert 0 <= ids.min() <= ids.max() < len(self._weights["source_embedding.tokens.weight"])
+        self.check_ids(ids)
         assert 0 <= labels.min() <= labels.max() < self._vocabulary
         sizes = [len(heads) * s * t for s, t in zip(sources, targets, strict=True)]
         log_probs, weights = np.empty(len(labels), np.float32), np.empty(sum(sizes), np.float32)
         longest, chosen = max(*sources, *targets), np.array(heads, np.int64)
-        arguments, scratch = self._arguments(longest), self._scratch_of_force(len(ids), len(labels), longest)
+        arguments, scratch = self.arguments(longest), self._scratch_of_force(len(ids), len(labels), longest)
         arrays = map(address, (ids, source_offsets, target_ids, labels, target_offsets))
         of_heads, results = (address(chosen), len(heads)), map(address, (log_probs, weights, scratch))
         self._force(ctypes.byref(arguments), ctypes.byref(_Pairs(*arrays, len(pairs), longest, *of_heads, *results)))
@@ -279,58 +196,65 @@ class NativeModel:
             for of_labels, of_heads, s, t in zip(*of_pairs, sources, targets, strict=True)
         ]
 
+    def check_ids(self, ids: NDArray[np.int64]) -> None:
+        """Raise AssertionError unless all ids are of the source vocabulary."""
+        assert 0 <= ids.min() <= ids.max() < len(self._weights["source_embedding.tokens.weight"])
+
     def _scratch_of_force(self, sources: int, targets: int, longest: int) -> Floats:
         """Return space for numbers of tokens, and of the longest side."""
-        least = self._scratch_of_attention(self._dim // self._heads, longest)
+        least = self._scratch_of_attention(self.dim // self._heads, longest)
         converted = max(product.scratch(max(sources, targets)) for product in self._products.values())
         layers = self._scratch(max(sources, targets), max(least, converted))
-        logits = min(targets, self._rows_of_logits) * self._products["output"].outputs
-        return empty((3 * sources * self._dim + targets * self._dim + logits + layers,), np.float32)
+        logits = min(targets, self.rows_of_logits) * self.outputs
+        return empty((3 * sources * self.dim + targets * self.dim + logits + layers,), np.float32)
 
-    def _scratch_of_search(self, arguments: _Arguments, sources: tuple[int, int], targets: tuple[int, int]) -> Floats:
-        """Return space for the encoder or a step, for numbers of tokens or hypotheses and of positions."""
-        (tokens, longest), (hypotheses, positions), dim = sources, targets, self._dim
+    def spaces_of_search(
+        self, arguments: ModelArguments, sources: tuple[int, int], targets: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Return how many numbers the encoder needs, and the decoder besides hidden states and logits.
+
+        Sources are the numbers of all tokens and of the longest source, targets those of hypotheses and positions.
+        """
+        (tokens, longest), (hypotheses, positions) = sources, targets
         rows = min(tokens, max(longest, ENCODER_ROWS))
-        to_encode = rows * dim + self._scratch(rows, self._scratch_of_attention(dim // self._heads, longest))
+        to_encode = rows * self.dim + self._scratch(rows, self._scratch_of_attention(self.dim // self._heads, longest))
         least = max(product.scratch(hypotheses) for product in arguments.outputs)
-        to_decode = self._scratch(hypotheses, max(least, (2 + self._heads) * max(longest, positions)))
-        logits = min(hypotheses, self._rows_of_logits) * self._products["output"].outputs
-        return empty((max(to_encode, hypotheses * dim + logits + to_decode),), np.float32)
+        return to_encode, self._scratch(hypotheses, max(least, (2 + self._heads) * max(longest, positions)))
 
     def _scratch(self, rows: int, least: int) -> int:
         """Return how many numbers the layers need for so many rows; `least` is what attention needs."""
-        return rows * (3 * self._dim + self._wide) + max(least, self._converts_most.scratch(rows))
+        return rows * (3 * self.dim + self._wide) + max(least, self._converts_most.scratch(rows))
 
-    def _arguments(self, longest: int, is_screened: bool = False) -> _Arguments:
+    def arguments(self, longest: int, is_screened: bool = False) -> ModelArguments:
         """Return the arguments that are the same in each call, for positions below `longest`."""
         key = 1 << longest.bit_length(), is_screened
         if (made := self._arguments_made.get(key)) is None:
             made = self._arguments_made[key] = self._make_arguments(*key)
         return made
 
-    def _make_arguments(self, positions: int, is_screened: bool) -> _Arguments:
+    def _make_arguments(self, positions: int, is_screened: bool) -> ModelArguments:
         settings, weights, stacks = self.settings, self._weights, list[_Stack]()
-        rotations = _rotations(positions, self._dim // self._heads) if settings.positions == "rotary" else None
+        rotations = _rotations(positions, self.dim // self._heads) if settings.positions == "rotary" else None
         kind = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
         for stack, addresses in self._layers.items():
             count, last_norm = len(addresses) // 12, self._addresses_of_norm(f"{stack}_norm")
-            sizes = count, self._dim, self._heads, settings.feed_forward, *kind
+            sizes = count, self.dim, self._heads, settings.feed_forward, *kind
             pointers = ctypes.addressof(addresses), *last_norm, address(rotations)
             stacks.append(_Stack(*pointers, *sizes, settings.norm_epsilon))
-        sinusoids = _sinusoids(positions, self._dim) if settings.positions == "sinusoidal" else None
+        sinusoids = _sinusoids(positions, self.dim) if settings.positions == "sinusoidal" else None
         embeddings = list[_Embedding]()
         for side in ("source", "target"):
             table = weights.get(f"{side}_embedding.learned.weight", sinusoids)
             last = 0 if table is None else len(table) - 1
             tokens = weights.get(f"{side}_embedding.tokens.weight", weights["source_embedding.tokens.weight"])
-            embeddings.append(_Embedding(address(tokens), address(table), last, self._dim**0.5))
+            embeddings.append(_Embedding(address(tokens), address(table), last, self.dim**0.5))
         product, screen = self._products["output"], self._screen if is_screened else None
         output = _Output(
             *(product.address, screen[0].address if screen else 0, address(screen[1] if screen else None)),
             *(address(weights.get("output_bias")), self._vocabulary, self.precision == "bf16"),
         )
         key_values = ctypes.addressof(self._key_values)
-        made = _Arguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
+        made = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
         made.kept, made.outputs = (rotations, sinusoids, screen), [product, *(screen or ())[:1]]
         return made
 
@@ -364,6 +288,12 @@ class NativeModel:
     def _addresses_of_norm(self, name: str | None) -> tuple[int, int]:
         weight, bias = (self._weights.get(f"{name}.{part}") for part in ("weight", "bias"))
         return address(weight), address(bias)
+
+
+def laid_out(settings: ModelSettings, weights: Weights, vocabulary: int, precision: str) -> NativeModel | None:
+    """Return a model laid out for the kernels; None if there are none for it here."""
+    products = products_of(settings, weights, precision) if has_kernels(settings) else None
+    return None if products is None else NativeModel(settings, weights, products, vocabulary, precision)
 
 
 @functools.cache

@@ -5,20 +5,16 @@ batch, I inputs, O outputs of a product. While decoding: K hypotheses of each se
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows
-from nmt.config import ModelSettings
 from nmt.text.tokenizer import EOS, PAD
-
-if TYPE_CHECKING:
-    from nmt.kernels.native_layers import NativeLayers
 
 Precision = Literal["fp32", "bf16", "int8"]
 Product = Callable[..., Tensor]  # of x (..., I), and relu=False, (..., O)
@@ -51,9 +47,6 @@ class Places:
     longest: int  # no length is greater
 
 
-Cells = tuple[Sequence[Tensor], Places]  # of each layer, and what is read of them
-
-
 class Kernels:
     """The operations of the model on one device in one precision; this class has them in plain torch.
 
@@ -61,7 +54,6 @@ class Kernels:
     """
 
     name = "torch"
-    encoder_rows: ClassVar[int | None] = None  # rows that are encoded at a time in inference; None: any number
     encoder_multiple: ClassVar[int] = 1  # of rows that are encoded in a search
     # least and largest share of the rate of matrix products that trainings reach
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
@@ -181,15 +173,6 @@ class Kernels:
         forbid(logits, must_end if bool(must_end.any()) else None)  # it takes a pass over the logits
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
-
-    def model(
-        self, settings: ModelSettings, weights: Mapping[str, Tensor], products: Mapping[str, Product], vocabulary: int
-    ) -> "NativeLayers | None":
-        """Return kernels for a whole model; None if there are none, and its layers are computed one by one.
-
-        Weights and products have the names that they have in a model; V is without padding.
-        """
-        return None
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return how many of `count` sentences are searched at a time, and the positions of a source and of a target.
@@ -311,8 +294,7 @@ class Kernels:
     def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
         """Return the linear map of a constant weight (O, I) and bias (O), laid out for inference.
 
-        In int8 weights have one scale for each output, inputs one for each row. None if `linear` is as fast, or if
-        there is no kernel of this precision.
+        None if `linear` is as fast.
         """
         if self.dtype is None:
             return None
@@ -323,10 +305,6 @@ class Kernels:
             return output.relu_() if relu else output
 
         return product
-
-    def cached(self, keys_values: Tensor) -> Tensor:
-        """Return the keys and values of the source in the type in which a cache holds them."""
-        return keys_values
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return an operand of a product in the type of this precision."""

@@ -1,4 +1,4 @@
-// Greedy and beam search.
+// Greedy search, beam search and sampling, with one model or several.
 #include "model.h"
 
 #include <vector>
@@ -48,34 +48,54 @@ static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
     *at = candidate;
 }
 
-// The `count` largest of each row of logits (rows, stride), and their tokens, as log-probabilities if `normalized`.
-// Logits behind the vocabulary are -inf.
-static void best_tokens(
-    const float* logits, const char* must_end, float* best, long* tokens, long rows, long vocabulary, long stride,
-    long count, bool normalized
-) {
-    std::vector<Candidate> list(count);
-    for (long row = 0; row < rows; row++, logits += stride) {
-        const float normalizer = normalizer_of(logits, vocabulary, stride, normalized);
-        std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, LAST});
-        const auto consider = [&](long token) {
-            if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
-        };
-        if (must_end[row]) list[0].log_prob = logits[LAST];
-        long i = must_end[row] ? stride : LAST;
-        for (; i % LANES; i++) consider(i);
-        for (; i < stride; i += LANES)
-            if (any(*(const Floats*)(logits + i) > list.back().log_prob))
-                for (long token = i; token < i + LANES; token++) consider(token);
-        for (const Candidate& candidate : list) *best++ = candidate.log_prob - normalizer, *tokens++ = candidate.token;
-    }
-}
-
 struct Rules {  // of a search; greedy search takes one candidate of each hypothesis
     const float* penalties;
-    long candidates, growth, is_greedy, is_normalized;
-    float margin;
+    long candidates, growth, is_greedy, is_normalized, no_repeat_ngram;
+    float margin, temperature, top_p;  // temperature: of sampling, else 0
 };
+
+// The `count` largest logits, and their tokens; of a token that is forced, only this one.
+static void best_tokens(const float* logits, long forced, long stride, std::vector<Candidate>& list) {
+    std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, LAST});
+    if (forced >= 0) {
+        list[0] = {logits[forced], 0, forced};
+        return;
+    }
+    const auto consider = [&](long token) {
+        if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
+    };
+    long i = LAST;
+    for (; i % LANES; i++) consider(i);
+    for (; i < stride; i += LANES)
+        if (any(*(const Floats*)(logits + i) > list.back().log_prob))
+            for (long token = i; token < i + LANES; token++) consider(token);
+}
+
+// The token into whose share of [0, 1) a number falls, see `nmt.decoding.beam.draw`.
+static long draw(const float* logits, long vocabulary, float number, const Rules& rules) {
+    std::vector<float> shares(vocabulary);
+    const float largest = *std::max_element(logits + LAST, logits + vocabulary);
+    float sum = 0;
+    for (long i = LAST; i < vocabulary; i++) sum += shares[i] = expf((logits[i] - largest) / rules.temperature);
+    if (rules.top_p < 1) {
+        std::vector<float> ranked(shares);
+        std::sort(ranked.begin(), ranked.end(), std::greater<float>());
+        float before = 0, least = ranked[0];
+        for (const float share : ranked) {
+            if (before > 0 && before >= rules.top_p * sum) break;
+            before += share, least = share;
+        }
+        sum = 0;
+        for (float& share : shares) sum += share = share < least ? 0 : share;
+    }
+    float end = 0;
+    long token = LAST, last = LAST;
+    for (; token < vocabulary; token++) {
+        if (shares[token] > 0) last = token;
+        if ((end += shares[token]) > number * sum) break;
+    }
+    return std::min(token, last);
+}
 
 // Beam search, as `nmt.decoding.beam.advance`. Places are those of active hypotheses, ascending; each has its best next
 // tokens. An exact search has an infinite margin. A sentence with a number that is none gets no hypothesis.
@@ -131,17 +151,22 @@ static void advance(
     }
 }
 
-// Greedy search, as `nmt.decoding.beam.extend_each` for one hypothesis of each sentence: a row is a sentence.
+// Greedy search and sampling, as `nmt.decoding.beam.extend_each`.
 static void extend_each(
-    const Beams& b, const std::vector<long>& rows, const float* next_log_probs, const long* tokens
+    const Beams& b, const std::vector<long>& places, const float* next_log_probs, const long* tokens
 ) {
-    for (const long sentence : rows) {
-        const float log_prob = b.log_probs[sentence] + *next_log_probs++;
-        const long token = *tokens++;
-        const bool is_number = log_prob > -INFINITY, is_active = is_number && token != LAST;
-        if (is_number && !is_active) b.finish(sentence, 0, log_prob, b.history_of(sentence, 0));
-        b.extend(sentence, 0, is_active ? log_prob : -INFINITY, token);
-        b.lengths[sentence] += is_active;
+    for (auto at = places.begin(); at < places.end();) {
+        const long sentence = *at / b.beam;
+        long active = 0;
+        for (; at < places.end() && *at / b.beam == sentence; at++) {
+            const long place = *at % b.beam, token = *tokens++;
+            const float log_prob = b.log_probs[*at] + *next_log_probs++;
+            const bool is_number = log_prob > -INFINITY, is_active = is_number && token != LAST;
+            if (is_number && !is_active) b.finish(sentence, place, log_prob, b.history_of(sentence, place));
+            b.extend(sentence, place, is_active ? log_prob : -INFINITY, token);
+            active += is_active;
+        }
+        b.lengths[sentence] += active > 0;
     }
 }
 
@@ -150,22 +175,43 @@ struct Search {
     const long *source_lengths, longest;  // (B); the greatest of them
     Beams beams;
     Rules rules;
-    void* cells;  // of each layer: of the sources (B, longest), then of the targets (P, B, K)
+    const long* required;  // (B, P) tokens that hypotheses begin with, -1 behind them; or none
+    const float* noise;    // (B, K, P) numbers of sampling
+    const Model* const* models;
+    long count;          // of models, whose probabilities are averaged
+    void* const* cells;  // of each model and layer: of the sources (B, longest), then of the targets (P, B, K)
     float* scratch;
 
     // The cells of a layer, of so many bytes each.
-    char* of_source(long layer, long bytes) const {
+    char* of_source(long model, long layer, long bytes) const {
         const long of_targets = beams.positions * beams.sentences * beams.beam;
-        return (char*)cells + layer * (beams.sentences * longest + of_targets) * bytes;
+        return (char*)cells[model] + layer * (beams.sentences * longest + of_targets) * bytes;
     }
-    char* of_target(long layer, long bytes) const {
-        return of_source(layer, bytes) + beams.sentences * longest * bytes;
+    char* of_target(long model, long layer, long bytes) const {
+        return of_source(model, layer, bytes) + beams.sentences * longest * bytes;
+    }
+
+    // The only token that may follow a hypothesis, -1 if there are several.
+    long forced(long place) const {
+        const long sentence = place / beams.beam, length = beams.lengths[sentence];
+        const long token = required ? required[sentence * beams.positions + length - 1] : -1;
+        return token < 0 && beams.limits[sentence] == length ? LAST : token;
+    }
+
+    // Set the logits of tokens that would repeat a run of tokens of a hypothesis.
+    void forbid_repeated(float* logits, long place) const {
+        const long size = rules.no_repeat_ngram, length = beams.lengths[place / beams.beam];
+        const int* tokens = beams.history_of(place / beams.beam, place % beams.beam);
+        for (long start = 1; size && start + size <= length; start++)
+            if (std::equal(tokens + start, tokens + start + size - 1, tokens + length - size + 1))
+                logits[tokens[start + size - 1]] = -INFINITY;
     }
 };
 
 // Write the keys and values of some sources to their cells. Scratch has embeddings, and what `encode` needs.
 template <class Number>
-static void encode_sources(const Model& m, const Search& s, long first, long end) {
+static void encode_sources(const Search& s, long model, long first, long end) {
+    const Model& m = *s.models[model];
     const long dim = m.encoder.dim, begin = s.offsets[first], count = s.offsets[end] - begin;
     float *x = s.scratch, *rest = x + count * dim;
     std::vector<long> offsets;
@@ -181,7 +227,7 @@ static void encode_sources(const Model& m, const Search& s, long first, long end
     for (long layer = 0; layer < m.decoder.count; layer++) {
         const Product* product = m.key_values[layer];
         product->multiply(*product, rest + count * 2 * dim, rest, x, count, false);
-        Number* cells = (Number*)s.of_source(layer, 2 * dim * sizeof(Number));
+        Number* cells = (Number*)s.of_source(model, layer, 2 * dim * sizeof(Number));
         for (long sentence = first; sentence < end; sentence++) {
             const float* from = rest + offsets[sentence - first] * 2 * dim;
             Number* to = cells + sentence * s.longest * 2 * dim;
@@ -190,60 +236,105 @@ static void encode_sources(const Model& m, const Search& s, long first, long end
     }
 }
 
+// The hidden states of a model for the newest tokens of hypotheses.
+static void decode_rows(const Search& s, long model, const std::vector<long>& rows, float* x, float* scratch) {
+    const Beams& b = s.beams;
+    const Model& m = *s.models[model];
+    const long dim = m.decoder.dim, bytes = 2 * dim * (m.has_bf16_cells ? 2 : 4);
+    std::vector<void*> cells;
+    for (long layer = 0; layer < m.decoder.count; layer++)
+        cells.push_back(s.of_target(model, layer, bytes)), cells.push_back(s.of_source(model, layer, bytes));
+    const Places places[2] = {
+        {rows.data(), b.lengths, b.history + b.positions, b.sentences * b.beam * 2 * dim, b.beam * 2 * dim, 2 * dim,
+         2 * b.positions, b.beam, b.positions},
+        {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
+    };
+    Decode* decode = m.has_bf16_cells ? decode_bf16 : decode_fp32;
+    decode(m.decoder, m.target, b.tokens, places, cells.data(), x, scratch, rows.size());
+}
+
+// The logits of a block of rows; of several models log(sum of p / count).
+static void mean_logits(
+    const Search& s, const std::vector<float*>& hidden, long row, long rows, float* logits, float* others,
+    float* scratch
+) {
+    for (long m = 0; m < s.count; m++) {
+        const Output& output = s.models[m]->output;
+        const long stride = output.product->outputs;
+        float* to = m ? others : logits;
+        output.logits(to, hidden[m] + row * s.models[m]->decoder.dim, scratch, rows);
+        for (long i = 0; s.count > 1 && i < rows; i++) {
+            float *of_row = to + i * stride, *sum = logits + i * stride;
+            const float normalizer = normalizer_of(of_row, output.vocabulary, stride, true) + std::log((float)s.count);
+            for (long token = 0; token < output.vocabulary; token++) {
+                const float x = of_row[token] - normalizer, y = m ? sum[token] : -INFINITY, most = std::max(x, y);
+                sum[token] = m ? most + std::log1p(std::exp(std::min(x, y) - most)) : x;
+            }
+        }
+    }
+}
+
+// A drawn token of a row, with its logit.
+static Candidate drawn(const Search& s, const float* logits, long place, long vocabulary) {
+    const float number = s.noise[place * s.beams.positions + s.beams.lengths[place / s.beams.beam] - 1];
+    const long token = draw(logits, vocabulary, number, s.rules);
+    return {logits[token], 0, token};
+}
+
 extern "C" {
 extern const long rows_of_logits = BLOCK;
 
-// Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis.
-void begin_search(const Model& m, const Search& s, long tokens) {
+// Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis, in sampling all.
+void begin_search(const Search& s, long tokens) {
     const Beams& b = s.beams;
     for (long first = 0, end = 0; first < b.sentences; first = end) {
         while (end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens)) end++;
-        m.has_bf16_cells ? encode_sources<Bfloat16>(m, s, first, end) : encode_sources<float>(m, s, first, end);
+        for (long m = 0; m < s.count; m++)
+            (s.models[m]->has_bf16_cells ? encode_sources<Bfloat16> : encode_sources<float>)(s, m, first, end);
     }
     for (long sentence = 0; sentence < b.sentences; sentence++) {
         b.lengths[sentence] = 0;  // so that <s> is added
-        for (long place = 0; place < b.beam; place++) b.extend(sentence, place, place ? -INFINITY : 0, FIRST);
+        for (long place = 0; place < b.beam; place++)
+            b.extend(sentence, place, place && !s.rules.temperature ? -INFINITY : 0, FIRST);
         b.lengths[sentence] = 1;
         b.forget(sentence);
     }
 }
 
-// At most so many steps of all hypotheses; returns whether any is active. Scratch has hidden states, logits, and what
-// `decode` needs.
-bool continue_search(const Model& m, const Search& s, long steps) {
+// At most so many steps of all hypotheses; returns whether any is active. Scratch has logits of a block, of several
+// models twice, hidden states of each model, and what `decode` needs.
+bool continue_search(const Search& s, long steps) {
     const Beams& b = s.beams;
     const Rules& rules = s.rules;
-    const long dim = m.decoder.dim, stride = m.output.product->outputs, bytes = 2 * dim * (m.has_bf16_cells ? 2 : 4);
+    const long stride = s.models[0]->output.product->outputs, vocabulary = s.models[0]->output.vocabulary;
     std::vector<long> rows, tokens;
     std::vector<float> log_probs;
-    std::vector<char> must_end;
-    std::vector<void*> cells;
-    for (long layer = 0; layer < m.decoder.count; layer++)
-        cells.push_back(s.of_target(layer, bytes)), cells.push_back(s.of_source(layer, bytes));
+    std::vector<Candidate> best(rules.candidates);
     for (;; steps--) {
         rows.clear();
         for (long place = 0; place < b.sentences * b.beam; place++)
             if (b.log_probs[place] > -INFINITY) rows.push_back(place);
         const long count = rows.size(), block = std::min(count, BLOCK);
         if (!count || !steps) return count;
-        const Places places[2] = {
-            {rows.data(), b.lengths, b.history + b.positions, b.sentences * b.beam * 2 * dim, b.beam * 2 * dim, 2 * dim,
-             2 * b.positions, b.beam, b.positions},
-            {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
-        };
-        float *x = s.scratch, *logits = x + count * dim, *rest = logits + block * stride;
-        Decode* decode = m.has_bf16_cells ? decode_bf16 : decode_fp32;
-        decode(m.decoder, m.target, b.tokens, places, cells.data(), x, rest, count);
-        log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size()), must_end.resize(count);
-        for (long row = 0; row < count; row++)
-            must_end[row] = b.limits[rows[row] / b.beam] == b.lengths[rows[row] / b.beam];
-        for (long row = 0; row < count; row += block) {
-            const long part = std::min(block, count - row), first = row * rules.candidates;
-            m.output.logits(logits, x + row * dim, rest, part);
-            best_tokens(
-                logits, &must_end[row], &log_probs[first], &tokens[first], part, m.output.vocabulary, stride,
-                rules.candidates, rules.is_normalized
-            );
+        float *logits = s.scratch, *others = logits + block * stride, *x = others + (s.count > 1) * block * stride;
+        std::vector<float*> hidden;
+        for (long m = 0; m < s.count; m++) hidden.push_back(x), x += count * s.models[m]->decoder.dim;
+        for (long m = 0; m < s.count; m++) decode_rows(s, m, rows, hidden[m], x);
+        log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size());
+        for (long row = 0; row < count; row++) {
+            if (row % block == 0) mean_logits(s, hidden, row, std::min(block, count - row), logits, others, x);
+            float* of_row = logits + row % block * stride;
+            const float normalizer = normalizer_of(of_row, vocabulary, stride, rules.is_normalized);
+            const long forced = s.forced(rows[row]);
+            s.forbid_repeated(of_row, rows[row]);
+            if (rules.temperature && forced < 0)
+                best[0] = drawn(s, of_row, rows[row], vocabulary);
+            else
+                best_tokens(of_row, forced, stride, best);
+            for (long i = 0; i < rules.candidates; i++) {
+                log_probs[row * rules.candidates + i] = best[i].log_prob - normalizer;
+                tokens[row * rules.candidates + i] = best[i].token;
+            }
         }
         if (rules.is_greedy)
             extend_each(b, rows, log_probs.data(), tokens.data());

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.kernels.native import SearchRules
+from nmt.kernels.native_search import SearchRules
 from nmt.kernels.reference import Places
 from nmt.text.tokenizer import BOS, EOS
 

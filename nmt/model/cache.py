@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.config import ModelSettings
-from nmt.kernels.reference import Cells, Places
+from nmt.kernels.reference import Places
 
 
 @dataclass
@@ -49,11 +49,6 @@ class DecoderCache:
         for cells, of_layer in zip(self.source, keys_values, strict=True):
             cells.transpose(0, 1).view(-1, cells.size(3)).index_copy_(0, at, of_layer)
         self.source_places.lengths.index_copy_(0, slots, lengths)
-
-    @property
-    def sides(self) -> tuple[Cells, Cells]:
-        """Cells and places of target and source."""
-        return (self.target, self.places), (self.source, self.source_places)
 
 
 def bytes_to_decode(settings: ModelSettings, vocabulary: int, source: int, target: int, beam: int) -> int:

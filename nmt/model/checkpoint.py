@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, ModelSettings
+from nmt.kernels.device import native_model
+from nmt.kernels.native import NativeModel
 from nmt.model.stored import (
     CONFIG_FILE,
     FORMAT_VERSION,
@@ -47,6 +49,11 @@ class LoadedModel:
     def settings(self) -> ModelSettings:
         """The settings of the model."""
         return self.model.settings
+
+    def native(self, precision: str) -> NativeModel | None:
+        """Return the model laid out for the kernels in C++, with its weights; None if there are none for it here."""
+        weights = dict(self.model.named_parameters())
+        return native_model(self.settings, weights, len(self.tokenizers.target), precision)
 
     def configuration(self) -> dict[str, Any]:
         """Return the content of config.json, apart from what `write_model` adds."""

@@ -29,7 +29,7 @@ from nmt.config import DecodeSettings, Languages, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import ModelError
 from nmt.kernels.constant_products import Floats
-from nmt.kernels.native import NativeModel, has_kernels, products_of, weight_shapes
+from nmt.kernels.native import NativeModel, has_kernels, laid_out, weight_shapes
 from nmt.system.files import read_digested
 from nmt.text.tokenizer import Tokenizers, tokenizer_names
 
@@ -97,8 +97,7 @@ class StoredModel:
             return None
         source, target = len(self.tokenizers.source), len(self.tokenizers.target)
         check_shapes(self.file, self.weights, weight_shapes(self.settings, source, target))
-        products = products_of(self.settings, self.weights, precision)
-        return None if products is None else NativeModel(self.settings, self.weights, products, target, precision)
+        return laid_out(self.settings, self.weights, target, precision)
 
 
 def read_model(directory: Path) -> StoredModel:

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.native_layers import NativeLayers
 from nmt.kernels.reference import PLAIN, Kernels, Product, Stream
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
@@ -32,7 +31,6 @@ class Transformer(nn.Module):
     """Encoder and decoder over token ids."""
 
     kernels = PLAIN
-    model_kernels: NativeLayers | None = None  # of all layers, after `for_inference`
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -85,10 +83,7 @@ class Transformer(nn.Module):
 
     def encode(self, rows: Rows) -> Tensor:
         """Map source rows to memory (M, D)."""
-        x = self.source_embedding(rows)
-        if self.model_kernels is not None:
-            return self.model_kernels.encode(x, rows)
-        stream: Stream = (x, None)
+        stream: Stream = (self.source_embedding(rows), None)
         for layer in self.encoder:
             stream = layer(stream, rows)
         return self.last_norm(stream, self.encoder_norm)
@@ -113,8 +108,6 @@ class Transformer(nn.Module):
         """
         places = cache.places
         cache.source_places.rows = places.rows
-        if self.model_kernels is not None:
-            return self.model_kernels.step(tokens, *cache.sides)
         cache.positions = places.lengths[places.rows // places.beam] - 1
         x = self.target_embedding.at(tokens.flatten()[places.rows], cache.positions, places.longest)
         stream: Stream = (x, None)
@@ -148,27 +141,18 @@ class Transformer(nn.Module):
             for name, linear in parent.named_children():
                 if isinstance(linear, Linear) and (product := kernels.prepared(linear.weight, linear.bias)):
                     setattr(parent, name, PreparedLinear(linear, product))
-        if copied.is_prepared:
-            products = {name: one.product for name, one in copied.named_modules() if isinstance(one, PreparedLinear)}
-            vocabulary = self.output.out_features
-            copied.model_kernels = kernels.model(self.settings, dict(copied.named_parameters()), products, vocabulary)
         return copied.eval()
 
     def encode_keys_values(self, rows: Rows) -> list[Tensor]:
         """Return the keys and values (M, 2D) of each decoder layer for source rows, in evaluation mode."""
         assert not self.training, "dropout would make the search random"
-        memory = torch.cat([self.encode(part) for part in rows.cut(self.kernels.encoder_rows)])
-        return [self.kernels.cached(layer.cross_attention.key_value(memory)) for layer in self.decoder]
+        memory = self.encode(rows)
+        return [layer.cross_attention.key_value(memory) for layer in self.decoder]
 
     @cached_property
     def attends_by_kernels(self) -> bool:
         """Whether all attention has the score of the paper, which kernels compute."""
         return not any(isinstance(module, Score) for module in self.modules())
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether all linear maps are laid out for inference."""
-        return not any(isinstance(module, Linear) for module in self.modules())
 
     @property
     def device(self) -> torch.device:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.config import Recipe, TrainSettings
 from nmt.config.model_sections import Schedule
 from nmt.config.section import SettingError
-from nmt.kernels.device import seed_for
+from nmt.kernels.machine import seed_for
 from nmt.kernels.reference import Kernels
 from nmt.model.checkpoint import load_weights, read_tensors
 from nmt.model.stored import WEIGHTS_FILE

@@ -8,7 +8,8 @@ import torch
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
 from nmt.errors import is_oom
-from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks, seed_for
+from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks
+from nmt.kernels.machine import seed_for
 from nmt.kernels.reference import Results
 from nmt.model.transformer import Transformer
 from nmt.system import distributed

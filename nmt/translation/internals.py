@@ -88,7 +88,7 @@ def encode(translator: "Translator", sentences: Sequence[str], to: str | None) -
 @torch.inference_mode()
 def _means(models: Models, batch: Sequence[Sequence[int]]) -> Tensor:
     model, rows = models[0], Rows.of(batch).to(models[0].device)
-    memory = torch.cat([model.encode(part) for part in rows.cut(model.kernels.encoder_rows)]).float()
+    memory = model.encode(rows).float()
     sums = memory.new_zeros(len(batch), memory.size(1)).index_add_(0, rows.sentences.long(), memory)
     return sums.cpu() / torch.from_numpy(rows.lengths).unsqueeze(1)
 

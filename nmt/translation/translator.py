@@ -399,8 +399,8 @@ class Translator:
 def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int | None) -> Engine:
     """Return what searches with one model or several.
 
-    One that was read for the CPU is laid out for the kernels in C++, and loaded into torch when this is needed; all
-    others are in torch. `threads`, unless None, sets those of torch, too.
+    Those on a CPU are laid out for the kernels in C++, and loaded into torch when this is needed; others are in torch.
+    `threads`, unless None, sets those of torch, too.
     """
 
     def in_torch() -> "TorchEngine":
@@ -412,10 +412,10 @@ def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int
             torch.set_num_threads(threads)
         return TorchEngine([one.model for one in models], runtime)
 
-    first, precision = models[0], runtime.precision
-    if len(models) == 1 and isinstance(first, StoredModel):
-        if precision == "auto":
-            precision = "bf16" if prefers_bf16(first.settings.dim) else "fp32"
-        if (native := first.native(precision)) is not None:
-            return NativeEngine(native, in_torch, threads or thread_count(runtime))
+    precision = runtime.precision
+    if precision == "auto":
+        precision = "bf16" if prefers_bf16(models[0].settings.dim) else "fp32"
+    natives = [native for one in models if (native := one.native(precision)) is not None]
+    if len(natives) == len(models):
+        return NativeEngine(natives, in_torch, threads or thread_count(runtime))
     return in_torch()

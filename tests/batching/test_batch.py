@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -99,15 +98,3 @@ def test_fillers_do_not_change_updates(kind: type[Kernels], positions: str, fill
         expected = update(theirs, step, batch_of(PAIRS)).results()
         assert update(ours, step, batch).results() == pytest.approx(expected, rel=1e-4)
     assert difference(ours, theirs) < 1e-5
-
-
-@given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 120))
-def test_cut_rows_hold_whole_sentences_within_the_limit_of_tokens(lengths: list[int], tokens: int) -> None:
-    rows = Rows.of([[number] * length for number, length in enumerate(lengths)])
-    parts = list(rows.cut(tokens))
-    assert [ids for part in parts for ids in part.ids.tolist()] == rows.ids.tolist()
-    for part, following in pairwise(parts):
-        assert len(part.ids) + following.lengths[0] > tokens, "no space for the next sentence"
-    for part in parts:
-        assert len(part.ids) <= tokens or len(part.lengths) == 1
-        assert np.array_equal(np.bincount(part.sentences), part.lengths)

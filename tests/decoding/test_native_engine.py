@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from nmt.config import RuntimeSettings
+from nmt.decoding import native_engine
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.native_engine import NativeEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Head, Pair
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.compiling import library
-from nmt.model.checkpoint import weights_of
+from nmt.kernels.native_search import SearchBatch
 from nmt.model.stored import StoredModel, read_arrays, read_model
 from nmt.translation.translator import Translator, engine_for
 from tests.builders import save_model, tiny_loaded_model, tiny_tokenizers
@@ -87,35 +88,27 @@ IDS = st.lists(st.integers(4, 250), max_size=30)
 def test_both_engines_force_the_same(
     pairs: list[Pair], budget: int, heads: list[Head], changes: dict[str, Any], precision: str
 ) -> None:
-    """In lower precisions, products of rows are rounded alike, but what is rounded differs by a little."""
+    """In lower precisions, to what rounding makes of numbers of a random model."""
     loaded = tiny_loaded_model(TOKENIZERS, dim=64, feed_forward=64, decoder_layers=2, **changes)
-    weights = {name: tensor.numpy() for name, tensor in weights_of(loaded.model).items()}
-    described = {name: getattr(loaded, name) for name in ("tokenizers", "languages", "decode", "longest_source")}
-    model = StoredModel(Path(), weights, loaded.settings, **described, alignment=None)
-    runtime = RUNTIME.model_copy(update={"precision": precision})
-    engine = engine_for([model], runtime, 2)
+    engine = engine_for([loaded], RUNTIME.model_copy(update={"precision": precision}), 2)
     assert isinstance(engine, NativeEngine)
-    expected, tolerance = TorchEngine([loaded.model], runtime).force(pairs, budget, heads), 1e-4
-    if precision != "fp32":
-        tolerance = 0.1
+    expected = TorchEngine([loaded.model], RUNTIME).force(pairs, budget, heads)
+    close = {"atol": 1e-4} if precision == "fp32" else {"atol": 0.1, "rtol": 0.05}
     for found, theirs in zip(engine.force(pairs, budget, heads), expected, strict=True):
-        np.testing.assert_allclose(found.token_log_probs, theirs.token_log_probs, atol=tolerance)
-        np.testing.assert_allclose(found.attention, theirs.attention, atol=tolerance)
+        np.testing.assert_allclose(found.token_log_probs, theirs.token_log_probs, **close)
+        np.testing.assert_allclose(found.attention, theirs.attention, **close)
         assert found.attention.shape == theirs.attention.shape
 
 
 def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> None:
     loaded: list[TorchEngine] = []
-    in_torch = TorchEngine([model.model], RUNTIME)
-    laid_out = model.native("fp32")
+    in_torch, laid_out = TorchEngine([model.model], RUNTIME), model.native("fp32")
     assert laid_out is not None
-    engine = NativeEngine(laid_out, lambda: loaded.append(in_torch) or in_torch, 1)  # type: ignore[func-returns-value]
-    engine.search([[5, 6]], SearchOptions(n_best=2))
+    engine = NativeEngine([laid_out], lambda: loaded.append(in_torch) or in_torch, 1)  # type: ignore[func-returns-value]
+    engine.search([[5, 6]], SearchOptions(n_best=2), [[7]])
     engine.force([([5, 6], [7])], 100, [(0, 0)])
     assert not loaded
     for _ in range(2):
-        engine.force([([5, 6], [7])], 100)
-        engine.search([[5, 6]], SearchOptions(), [[7]])
         assert engine.runner is in_torch.runner
     assert loaded == [in_torch]
 
@@ -124,14 +117,14 @@ def test_a_search_that_does_not_fit_into_ram_is_halved_or_refused(
     native: NativeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentences, options = [[5 + i, 6, 7] for i in range(9)], SearchOptions(beam=2)
-    expected, search = native.search(sentences, options), native._model.search
+    expected, search = native.search(sentences, options), native_engine.search
 
-    def limited(ids: Sequence[Sequence[int]], *rest: Any) -> Any:
-        if len(ids) > limit:
+    def limited(models: Any, batch: SearchBatch, *rest: Any) -> Any:
+        if len(batch.sentences) > limit:
             raise MemoryError
-        return search(ids, *rest)
+        return search(models, batch, *rest)
 
-    monkeypatch.setattr(native._model, "search", limited)
+    monkeypatch.setattr(native_engine, "search", limited)
     limit = 2
     assert native.search(sentences, options) == expected
     limit = 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
-from nmt.decoding.beam import draw, noise_for
+from nmt.decoding.beam import draw
 from nmt.decoding.engine import search_all
 from nmt.decoding.models import BatchRunner
 from nmt.decoding.options import SearchOptions
@@ -55,14 +55,14 @@ def test_samples_do_not_depend_on_their_number() -> None:
 
 
 def test_noise_is_uniform_and_differs_by_sentence_sample_and_position() -> None:
-    noise = noise_for([[4, 5], [5, 4]], [50, 40], options_for(20))
+    noise = options_for(20).noise([[4, 5], [5, 4]], [50, 40])
     assert noise.shape == (2, 20, 50)
     assert not noise[1, :, 40:].any()
     used = torch.cat([noise[0].flatten(), noise[1, :, :40].flatten()])
     assert ((used >= 0) & (used < 1)).all()
     assert len(set(used.tolist())) > 0.99 * used.numel()
     assert float(used.mean()) == pytest.approx(0.5, abs=4 / math.sqrt(12 * used.numel()))
-    shorter = noise_for([[5, 4]], [10], options_for(2))
+    shorter = options_for(2).noise([[5, 4]], [10])
     assert torch.equal(shorter[0], noise[1, :2, :10])
 
 

@@ -28,7 +28,7 @@ from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
 from nmt.text.tokenizer import BOS, EOS
-from tests.builders import padded
+from tests.builders import native_engine, padded
 
 CPU = torch.device("cpu")
 needs_native = pytest.mark.skipif(not CpuKernels(CPU).has_native, reason="needs Linux, AVX2 and a C++ compiler")
@@ -53,14 +53,6 @@ def tiny_model(sharpness: float = 1.0, **changes: object) -> Transformer:
     return model
 
 
-def prepared_model(model: Transformer, precision: Precision) -> Transformer:
-    """Return a model laid out for inference, on machines that can compute with it."""
-    prepared = model.for_inference(CpuKernels(CPU, precision))
-    if not prepared.is_prepared:
-        pytest.skip(f"this processor has no instructions for {precision}")
-    return prepared
-
-
 # what is available
 
 
@@ -72,7 +64,6 @@ def test_environment_variable_selects_plain_torch(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compiling, "library", compiling.library.__wrapped__)
     kernels = kernels_for(CPU)
     assert (kernels.description, kernels.problem) == ("torch, cpu, fp32", None)
-    assert not tiny_model().for_inference(kernels).is_prepared
     monkeypatch.setenv("NMT_CPU_KERNELS", "on")
     assert has_onednn.__wrapped__() == available
 
@@ -100,7 +91,6 @@ def test_missing_compiler_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch)
     kernels = kernels_for(CPU, "bf16")
     assert kernels.description == "torch, cpu, bf16"
     assert kernels.problem == "no compiled kernels, so this is slower: no C++ compiler found; install g++"
-    assert not tiny_model().for_inference(kernels).is_prepared
     with pytest.raises(ConfigError, match="int8: this needs Linux, a CPU with AVX2 or AVX-512 and a C\\+\\+"):
         TorchEngine([tiny_model()], RuntimeSettings(device="cpu", precision="int8"))
 
@@ -328,9 +318,7 @@ def test_model_equals_that_of_plain_torch(
             found = copied.logits(copied.decode_step(tokens, cache)).float()
             difference = (found[:, :VOCABULARY] - logits).abs().max()
             assert difference < (1e-4 if precision == "fp32" else 0.15)
-    assert copied.is_prepared == kernels.has_native
     assert model.kernels is PLAIN
-    assert not model.is_prepared
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
@@ -357,7 +345,7 @@ def test_nan_in_any_weight_is_an_error(options: dict[str, object], precision: Pr
             before = weight[place].clone()
             weight[place] = torch.nan
         with suppress(ModelError):
-            search([prepared_model(model, precision)], [[5, 6, 7, EOS]], chosen)
+            native_engine([model], precision).search([[5, 6, 7]], chosen)
             missed.append(name)
         with torch.no_grad():
             weight[place] = before
@@ -376,12 +364,12 @@ def test_greedy_search_without_log_probs_finds_what_exact_logits_do(
         plain = tiny_model(sharpness, tied_embeddings="none")
         with torch.no_grad():
             plain.output.weight[1] = 3 * plain.output.weight[7]  # never generated, and often the largest logit
-        model = prepared_model(plain, precision)
+        engine, sentences = native_engine([plain], precision), [ids[:-1] for ids in SOURCES]
         options = SearchOptions.model_validate({"beam": 1, "no_repeat_ngram": ngram})
-        exact = search([model], SOURCES, options, prefixes)
-        found = search([model], SOURCES, options.model_copy(update={"log_probs": False}), prefixes)
+        exact = engine.search(sentences, options, prefixes)
+        found = engine.search(sentences, options.model_copy(update={"log_probs": False}), prefixes)
         assert [one.tokens for (one,) in found] == [one.tokens for (one,) in exact]
-        assert ("_screen" in vars(model.model_kernels)) == (prefixes is None and ngram is None)
+        assert ("_screen" in vars(engine._models[0])) == (prefixes is None and ngram is None)
         if precision == "fp32":
             expected = search([plain], SOURCES, options, prefixes)
             assert [one.tokens for (one,) in expected] == [one.tokens for (one,) in exact]

@@ -1,9 +1,7 @@
 """The kernels in C++ against plain torch in float64, and the cache of the compiled library."""
 
-import copy
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
@@ -20,24 +18,21 @@ from nmt.config import MaxLength, ModelSettings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
-from nmt.kernels import constant_products, native
-from nmt.kernels.compiling import library
-from nmt.kernels.constant_products import in_bf16
-from nmt.kernels.cpu import CpuKernels
-from nmt.kernels.machine import has_amx
-from nmt.kernels.native_layers import (
+from nmt.kernels import constant_products, native, native_search
+from nmt.kernels.attention_rows import (
     Layout,
     Offsets,
-    TensorProduct,
-    _checked_places,
     attend_rows,
     attend_rows_backward,
 )
-from nmt.kernels.reference import Places, rotary_angles
-from nmt.model.cache import DecoderCache
+from nmt.kernels.compiling import library
+from nmt.kernels.constant_products import in_bf16
+from nmt.kernels.machine import has_amx
+from nmt.kernels.reference import rotary_angles
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
+from tests.builders import native_engine
 
 needs_native = pytest.mark.skipif(library() is None, reason="needs Linux, AVX2 and a C++ compiler")
 HEADS = 3
@@ -55,12 +50,25 @@ def amx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.skip("needs a processor with AMX")
 
 
-def product_of(weight: Tensor, bias: Tensor | None, precision: str) -> TensorProduct | None:
+Product = Callable[..., Tensor]  # of x, and whether ReLU follows
+
+
+def product_of(weight: Tensor, bias: Tensor | None, precision: str) -> Product | None:
+    """Return a product, called as the layers in C++ call it."""
     found = constant_products.product(weight.numpy(), None if bias is None else bias.numpy(), precision)
-    return None if found is None else TensorProduct(found)
+    if found is None:
+        return None
+
+    def product(x: Tensor, relu: bool = False) -> Tensor:
+        out, rows = x.new_empty(len(x), found.outputs), x.contiguous()
+        scratch = torch.empty(found.scratch(len(x)))
+        found.function(found.address, scratch.data_ptr(), out.data_ptr(), rows.data_ptr(), len(x), relu)
+        return out
+
+    return product
 
 
-def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> TensorProduct:
+def product_or_skip(weight: Tensor, bias: Tensor | None, precision: str) -> Product:
     product = product_of(weight, bias, precision)
     if product is None:
         pytest.skip(f"this processor has no instructions for {precision}")
@@ -128,127 +136,49 @@ def test_a_nan_remains_in_the_results_that_depend_on_it(amx: None, precision: st
     assert torch.equal(product(tensors["input"], relu).isnan(), expected)
 
 
-# steps of a search
+# searches
 
 SETTINGS: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 2, "dim": 64, "heads": 4, "feed_forward": 128}
 
 
-def step_of(shape: tuple[int, int, int], dtype: torch.dtype) -> tuple[Tensor, DecoderCache]:
-    """Return newest tokens and a cache of so many sentences, places and positions, some of which are not computed.
-
-    Cells behind the lengths are NaN, and so are the newest ones, which a step writes.
-    """
-    sentences, beam, positions = shape
-    lengths, of_source = (torch.randint(1, positions + 1, (sentences,)) for _ in range(2))
-    history = torch.randint(beam, (sentences, beam, 2, positions), dtype=torch.int32)
-    ancestors, every = history[:, :, 1], torch.arange(sentences)
-    ancestors[every, :, lengths - 1] = torch.arange(beam, dtype=torch.int32)
-    rows = torch.arange(sentences * beam)[torch.rand(sentences * beam) < 0.7]
-    places = Places(rows, lengths, ancestors, beam, positions)
-    like = torch.empty(0, 2 * SETTINGS["dim"], dtype=dtype)
-    cache = DecoderCache.empty(like, SETTINGS["decoder_layers"], positions, places)
-    cache.source_places.lengths.copy_(of_source)
-    for cells, of_cells in [(cells, lengths - 1) for cells in cache.target] + [
-        (cells, of_source) for cells in cache.source
-    ]:
-        cells.copy_(torch.randn(cells.shape))
-        cells[torch.arange(positions)[:, None] >= of_cells] = torch.nan
-    return torch.randint(4, 90, (sentences, beam)), cache
-
-
-@needs_native
-@torch.inference_mode()
-@settings(max_examples=60, deadline=None)
-@given(
-    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40)),
-    st.sampled_from([torch.float32, torch.bfloat16]),
-    st.sampled_from(["sinusoidal", "rotary"]),
-    st.integers(0, 2**20),
-)
-def test_step_of_the_decoder_equals_that_of_plain_torch(
-    shape: tuple[int, int, int], dtype: torch.dtype, positions: str, seed: int
-) -> None:
-    """Cells are rounded to their type, also the newest ones before they are read; the rest is fp32."""
-    torch.manual_seed(seed)
-    model = Transformer(
-        ModelSettings.model_validate(SETTINGS | {"positions": positions, "norm_epsilon": 0.01}), 90, 90
-    ).eval()
-    tokens, cache = step_of(shape, dtype)
-    copies = copy.deepcopy(cache)
-    expected = model.decode_step(tokens, cache)
-    found = model.for_inference(CpuKernels(torch.device("cpu"))).decode_step(tokens, copies)
-    precision = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.01, "atol": 0.01}
-    torch.testing.assert_close(found, expected, **precision)
-    for theirs, ours in zip([*cache.target, *cache.source], [*copies.target, *copies.source], strict=True):
-        torch.testing.assert_close(ours, theirs, **precision, equal_nan=True)
-
-
-@needs_native
-@torch.inference_mode()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_nan_of_a_hypothesis_stays_in_it(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    model = Transformer(ModelSettings.model_validate(SETTINGS), 90, 90).eval()
-    tokens, cache = step_of((4, 3, 9), dtype)
-    rows = cache.places.rows
-    tokens.flatten()[rows[2]] = 3
-    model.target_embedding.tokens.weight[3] = torch.nan
-    found = model.for_inference(CpuKernels(torch.device("cpu"))).decode_step(tokens, cache)
-    assert torch.equal(found.isnan().any(1), torch.arange(len(rows)) == 2)
-
-
-@needs_native
-def test_step_refuses_tensors_that_it_cannot_read() -> None:
-    _, cache = step_of((2, 2, 5), torch.float32)
-    places, (first, *rest) = cache.places, cache.target
-    ancestors = places.ancestors
-    assert ancestors is not None
-    _checked_places([first, *rest], places)
-    for wrong in (
-        {"cells": [first, *(cells.bfloat16() for cells in rest)]},
-        {"cells": [first.repeat_interleave(2, 3)[..., ::2]]},
-        {"cells": [first[:, :1]]},
-        {"cells": [first[:, :, :1]]},
-        {"places": replace(places, rows=places.rows.int())},
-        {"places": replace(places, lengths=places.lengths.int())},
-        {"places": replace(places, lengths=places.lengths.repeat_interleave(2)[::2])},
-        {"places": replace(places, ancestors=ancestors.long())},
-        {"places": replace(places, ancestors=ancestors.repeat_interleave(2, 2)[..., ::2])},
-        {"places": replace(places, ancestors=ancestors.transpose(0, 1).contiguous().transpose(0, 1))},
-    ):
-        right: dict[str, Any] = {"cells": [first, *rest], "places": places}
-        with pytest.raises(AssertionError):
-            _checked_places(**{**right, **wrong})
-
-
-@needs_native
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.lists(st.integers(4, 89), max_size=12), min_size=1, max_size=6),
-    st.sampled_from([(1, 1), (2, 1), (4, 1), (4, 3), (5, 5)]),
-    st.booleans(),
-    st.sampled_from([{}, {"norm": "post", "activation": "gelu", "output_bias": True}, {"positions": "rotary"}]),
-    st.integers(0, 2**20),
-)
-def test_search_equals_that_of_plain_torch(
-    sources: list[list[int]], widths: tuple[int, int], exact: bool, changes: dict[str, Any], seed: int
-) -> None:
-    """Hypotheses whose scores are nearly equal may change places. Sources are encoded a few tokens at a time."""
+def model_of(seed: int, **changes: Any) -> Transformer:
     torch.manual_seed(seed)
     model = Transformer(ModelSettings.model_validate(SETTINGS | changes), 90, 90).eval()
     with torch.no_grad():
         model.output.weight.mul_(1 + seed % 3)  # flat and sharp distributions
         if model.output_bias is not None:
             model.output_bias.normal_()
+    return model
+
+
+@needs_native
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(4, 89), max_size=12), min_size=1, max_size=6),
+    st.sampled_from([(1, 1), (2, 1), (4, 1), (4, 3), (5, 5)]),
+    st.sampled_from([{}, {"exact": True}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"log_probs": False}]),
+    st.sampled_from([{}, {"norm": "post", "activation": "gelu", "output_bias": True}, {"positions": "rotary"}]),
+    st.integers(0, 2**20),
+)
+def test_search_equals_that_of_plain_torch(
+    sources: list[list[int]], widths: tuple[int, int], rules: dict[str, Any], changes: dict[str, Any], seed: int
+) -> None:
+    """Of one model or two, with prefixes or without. Hypotheses whose scores are nearly equal may change places.
+
+    Sources are encoded a few tokens at a time.
+    """
+    models = [model_of(seed, **changes), model_of(seed + 1, dim=128)][: 1 + seed % 2]
     beam, best = widths
-    options = SearchOptions(beam=beam, n_best=best, exact=exact, max_length=MaxLength(factor=1, extra=1 + seed % 9))
-    sentences = [[*ids, EOS] for ids in sources]
-    expected = search([model], sentences, options)
-    with patch.object(native, "ENCODER_ROWS", 1 + seed % 20):
-        found = search([model.for_inference(CpuKernels(torch.device("cpu")))], sentences, options)
+    limit = MaxLength(factor=1, extra=1 + seed % 9)
+    options = SearchOptions.model_validate({"beam": beam, "n_best": best, "max_length": limit, **rules})
+    prefixes = [ids[: seed % 3] for ids in sources] if seed % 5 == 0 else None
+    expected = search(models, [[*ids, EOS] for ids in sources], options, prefixes)
+    with patch.object(native_search, "ENCODER_ROWS", 1 + seed % 20):
+        found = native_engine(models).search(sources, options, prefixes)
     for ours, theirs in zip(found, expected, strict=True):
         scores = [one.normalized for one in theirs]
-        assert [one.normalized for one in ours] == pytest.approx(scores, abs=1e-3)
+        if options.log_probs or beam > 1:
+            assert [one.normalized for one in ours] == pytest.approx(scores, abs=1e-3)
         gaps = [math.inf, *(before - after for before, after in pairwise(scores)), math.inf]
         for one, other, gap, following in zip(ours, theirs, gaps[:-1], gaps[1:], strict=True):
             if min(gap, following) > 1e-3 and following < math.inf:
@@ -256,52 +186,69 @@ def test_search_equals_that_of_plain_torch(
 
 
 @needs_native
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(4, 89), max_size=12), min_size=1, max_size=6),
+    st.sampled_from([{}, {"temperature": 0.5}, {"top_p": 0.7}, {"top_p": 1e-9}, {"temperature": 3.0, "top_p": 0.9}]),
+    st.sampled_from([None, 1, 2]),
+    st.integers(0, 2**20),
+)
+def test_samples_are_those_of_plain_torch(
+    sources: list[list[int]], sampling: dict[str, float], ngram: int | None, seed: int
+) -> None:
+    """Except where the number that is drawn is at the end of the share of a token, to rounding: one in a thousand."""
+    models = [model_of(seed), model_of(seed + 1)][: 1 + seed % 2]
+    chosen = {"n_best": 3, "sampling": sampling, "no_repeat_ngram": ngram, "max_length": {"factor": 0, "extra": 6}}
+    options, prefixes = SearchOptions.model_validate(chosen), [ids[: seed % 2] for ids in sources]
+    expected = search(models, [[*ids, EOS] for ids in sources], options, prefixes)
+    found = native_engine(models).search(sources, options, prefixes)
+    theirs, ours = ([one for best in results for one in best] for results in (expected, found))
+    same = [one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True)]
+    assert sum(same) >= len(same) - 1
+    for one, other, is_same in zip(ours, theirs, same, strict=True):
+        assert not is_same or one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
+
+
+@needs_native
 @torch.no_grad()
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_search_refuses_a_sentence_whose_hypotheses_are_not_numbers(beam: int) -> None:
     """If there is a result, no hypothesis had one of the tokens whose vectors are NaN."""
-    refused, kernels = 0, CpuKernels(torch.device("cpu"))
+    refused, options = 0, SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1, extra=3))
     for seed in range(20):
-        torch.manual_seed(seed)
-        model = Transformer(ModelSettings(**SETTINGS, tied_embeddings="none"), 90, 90).eval()
-        options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1, extra=3))
-        (expected,) = search([model.for_inference(kernels)], [[5, 6, EOS]], options)
-        model.target_embedding.tokens.weight[4:24] = torch.nan
+        model = model_of(seed, tied_embeddings="none")
+        expected = native_engine([model]).search([[5, 6]], options)
+        model.target_embedding.tokens.weight[4:14] = torch.nan
         try:
-            assert search([model.for_inference(kernels)], [[5, 6, EOS]], options) == [expected]
+            assert native_engine([model]).search([[5, 6]], options) == expected
         except ModelError:
             refused += 1
-    assert 2 < refused < 20
+    assert 1 < refused < 20
 
 
 @needs_native
 def test_search_keeps_what_two_threads_make_at_a_time() -> None:
     """A model for greedy search keeps the matrix with which the best logits are computed, not only a cache does."""
-    model = Transformer(ModelSettings(**SETTINGS), 90, 90).eval()
-    kernels = model.for_inference(CpuKernels(torch.device("cpu"), "bf16")).model_kernels
-    assert kernels is not None
-    made = kernels._arguments(9, is_screened=True)
-    assert kernels._screen is not None
-    assert any(kept is kernels._screen for kept in made.kept)
+    (model,) = native_engine([model_of(0)], "bf16")._models
+    made = model.arguments(9, is_screened=True)
+    assert model._screen is not None
+    assert any(kept is model._screen for kept in made.kept)
 
 
 @needs_native
-@torch.inference_mode()
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_search_keeps_tables_of_positions_that_no_cache_keeps(positions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_keeps_tables_of_positions_that_no_cache_keeps(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache keeps one table only, when two threads make the same one at a time."""
-    torch.manual_seed(0)
-    model = Transformer(ModelSettings(**SETTINGS, positions=positions), 90, 90).eval()
-    prepared = model.for_inference(CpuKernels(torch.device("cpu")))
-    sentences, options = [[4 + i % 50, 5, EOS] for i in range(300)], SearchOptions(beam=2)
-    expected = search([prepared], sentences, options)
+    sentences, options = [[4 + i % 50, 5] for i in range(300)], SearchOptions(beam=2)
+    model = model_of(0, positions=positions)
+    expected = native_engine([model]).search(sentences, options)
     for name in ("_sinusoids", "_rotations"):
         made = getattr(native, name)
         monkeypatch.setattr(native, name, lambda *sizes, made=made: made(*sizes).copy())
-    empty = native.empty
+    empty = native_search.empty
     # what is freed too early is overwritten
-    monkeypatch.setattr(native, "empty", lambda shape, dtype: np.full_like(empty(shape, dtype), -1))
-    assert search([prepared], sentences, options) == expected
+    monkeypatch.setattr(native_search, "empty", lambda shape, dtype: np.full_like(empty(shape, dtype), -1))
+    assert native_engine([model]).search(sentences, options) == expected
 
 
 @needs_native

@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton is not installed: it comes with bui
 from nmt.decoding.beam import Beams, advance, best_candidates
 from nmt.decoding.options import SearchOptions
 from nmt.kernels import triton_search
-from nmt.kernels.native import SearchRules
+from nmt.kernels.native_search import SearchRules
 from nmt.kernels.reference import Kernels, Places
 from nmt.text.tokenizer import EOS
 

@@ -1,0 +1,92 @@
+"""Attention of all rows of a batch in C++ (attention_rows.cpp), forward and backward, on tensors.
+
+N and M rows of two sides, B sentences, D width, H heads.
+"""
+
+import ctypes
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.kernels.compiling import library
+
+_LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
+SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
+
+Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and their number
+
+
+class Layout(NamedTuple):
+    """Which rows attend to which: those of a sentence to those of the same sentence."""
+
+    queries: Offsets
+    keys: Offsets
+    heads: int
+    causal: bool = False  # whether a query attends only to the keys up to its own place in the sentence
+
+
+def attend_rows(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Return softmax(Q K^T / sqrt(d)) V (N, D) of each sentence and head, and the log of the softmax's sums (N, H).
+
+    Queries are (N, D), keys and values side by side (M, 2D); if these are None, queries, keys and values are side by
+    side in queries (N, 3D). Both are fp32 or bf16, and may be columns of wider matrices. Sums are fp32, the result has
+    the type of the queries. A query without keys gives 0. The result does not depend on the number of threads.
+    """
+    parts = _parts(queries, keys_values)
+    output = queries.new_empty(parts[0].shape)
+    logsumexp = queries.new_empty(len(queries), layout.heads, dtype=torch.float32)
+    _attend_rows(parts, output, logsumexp, layout, None)
+    return output, logsumexp
+
+
+def attend_rows_backward(
+    gradient: Tensor, queries: Tensor, keys_values: Tensor | None, logsumexp: Tensor, layout: Layout
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients of the arguments `queries` and `keys_values` of `attend_rows`, in their types.
+
+    They follow from the gradient of its output (N, D), of the same type, and the second of its results (N, H).
+    """
+    to_queries = queries.new_empty(queries.shape)
+    to_keys_values = None if keys_values is None else keys_values.new_empty(keys_values.shape)
+    gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
+    gradients = _parts(to_queries, to_keys_values)
+    _attend_rows(_parts(queries, keys_values), gradient, logsumexp, layout, gradients)
+    return to_queries, to_keys_values
+
+
+_Parts = tuple[Tensor, Tensor, Tensor]
+
+
+def _parts(queries: Tensor, keys_values: Tensor | None) -> _Parts:
+    """Return views of queries (N, D), keys (M, D) and values (M, D)."""
+    if keys_values is None:
+        queries, keys, values = queries.chunk(3, dim=1)
+    else:
+        keys, values = keys_values.chunk(2, dim=1)
+    return queries, keys, values
+
+
+def _attend_rows(parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None) -> None:
+    """Compute output and logsumexp, or from the gradient of the output those of the parts."""
+    queries, keys, _ = parts
+    loaded, threads = library(), torch.get_num_threads()
+    assert loaded is not None
+    width, longest = queries.size(1) // layout.heads, int(np.diff(layout.keys).max(initial=0))
+    for tensor in (*parts, output):
+        assert (tensor.dtype, tensor.stride(1), tensor.size(1)) == (queries.dtype, 1, layout.heads * width)
+    assert (output.shape, logsumexp.shape) == (queries.shape, (len(queries), layout.heads))
+    for offsets, rows in ((layout.queries, queries), (layout.keys, keys)):
+        assert (offsets.dtype.name, offsets.shape) == ("int64", layout.queries.shape)
+        assert offsets.flags.c_contiguous
+        assert (offsets[0], offsets[-1]) == (0, len(rows))
+    scratch = torch.empty(threads, SCRATCH(("attention_scratch", loaded))(width, longest))
+    pointers = [tensor.data_ptr() for tensor in (*parts, output, *(gradients or parts), logsumexp, scratch)]
+    of_gradients = [tensor.stride(0) for tensor in (gradients or parts)[:2]]
+    strides = [queries.stride(0), keys.stride(0), output.stride(0), *of_gradients]
+    sizes = len(layout.queries) - 1, layout.heads, width, longest, threads, layout.causal
+    arguments = (_LONG * 22)(*pointers, layout.queries.ctypes.data, layout.keys.ctypes.data, *strides, *sizes)
+    kernel = loaded.attend_rows_bf16 if queries.dtype == torch.bfloat16 else loaded.attend_rows_fp32
+    kernel(arguments, ctypes.c_bool(gradients is not None))

@@ -1,0 +1,161 @@
+"""Whole searches on CPUs in C++ (search.cpp), without torch.
+
+B sentences, K places for hypotheses of each, n that are returned, P positions, V vocabulary.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.kernels.compiling import library
+from nmt.kernels.constant_products import Floats, address, empty
+from nmt.kernels.native import ENCODER_ROWS, ModelArguments, NativeModel
+
+# Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
+# with `</s>`; 0 where there is none.
+Finished = tuple[list[list[list[int]]], list[list[float]], list[list[int]]]
+
+
+ACTIVE_HYPOTHESES = 480  # of a batch in a search; the caches of more do not fit into the processor's cache
+
+_LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
+_STEPS = 16  # of a search in one call, which signals do not interrupt
+
+
+class SearchRules(NamedTuple):
+    """What a step of a search is computed with, besides the state."""
+
+    penalties: Sequence[float]  # of lengths 0 … P
+    margin: float  # infinite in an exact search
+    growth: int
+    is_greedy: bool  # or sampling: each hypothesis is extended by one token
+    log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
+    no_repeat_ngram: int = 0  # tokens of a run that may not occur twice; 0: any run may
+    temperature: float = 0.0  # of sampling; 0: the best tokens are chosen
+    top_p: float = 1.0
+
+
+class SearchBatch(NamedTuple):
+    """What is searched: source ids with `</s>`, the longest outputs, and ids that the hypotheses begin with."""
+
+    sentences: Sequence[Sequence[int]]
+    limits: Sequence[int]
+    prefixes: Sequence[Sequence[int]] | None = None
+    noise: Floats | None = None  # (B, K, longest output) numbers in [0, 1), with which samples are drawn
+
+
+class _Rules(ctypes.Structure):
+    _fields_ = (
+        ("penalties", _POINTER),
+        *((name, _LONG) for name in ("candidates", "growth", "is_greedy", "is_normalized", "no_repeat_ngram")),
+        *((name, _FLOAT) for name in ("margin", "temperature", "top_p")),
+    )
+
+
+_STATE = {  # as `nmt.decoding.beam.Beams`
+    "log_probs": np.float32, "tokens": np.int64, "lengths": np.int64, "limits": np.int64, "history": np.int32,
+    "finished": np.float32, "finished_log_probs": np.float32, "finished_lengths": np.int64, "finished_tokens": np.int32,
+}  # fmt: skip
+
+
+class _Beams(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in _STATE),
+        *((name, _LONG) for name in ("sentences", "beam", "best", "positions")),
+    )
+
+
+class _Search(ctypes.Structure):
+    _fields_ = (
+        *((name, _POINTER) for name in ("ids", "offsets", "source_lengths")),
+        *(("longest", _LONG), ("beams", _Beams), ("rules", _Rules), ("required", _POINTER), ("noise", _POINTER)),
+        *(("models", _POINTER), ("count", _LONG), ("cells", _POINTER), ("scratch", _POINTER)),
+    )
+
+
+def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, int], rules: SearchRules) -> Finished:
+    """Search as `nmt.decoding.search.Search` does, with K hypotheses of each sentence, of which n are returned.
+
+    Of several models, the probabilities are averaged. Sizes are (K, n). See search.cpp.
+    """
+    beam, best = sizes
+    count, positions = len(batch.sentences), max(batch.limits)
+    source_lengths, ids = np.array([*map(len, batch.sentences)]), np.array([*chain.from_iterable(batch.sentences)])
+    offsets, longest = np.cumsum([0, *source_lengths]), int(source_lengths.max())
+    for model in models:
+        model.check_ids(ids)
+    shapes = {
+        **{"lengths": (count,), "limits": (count,), "history": (count, beam, 2, positions)},
+        **{"log_probs": (count, beam), "tokens": (count, beam), "finished_tokens": (count, best, positions)},
+    }
+    state = {name: np.empty(shapes.get(name, (count, best)), dtype) for name, dtype in _STATE.items()}
+    state["limits"][:] = batch.limits
+    has_best_only = rules.is_greedy and not (rules.log_probs or rules.temperature or rules.no_repeat_ngram)
+    is_screened = has_best_only and len(models) == 1 and batch.prefixes is None
+    arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
+    cells = [_cells(model, count * (longest + positions * beam)) for model in models]
+    scratch = _scratch(models, arguments, (len(ids), longest), (count * beam, positions))
+    penalties, required, noise = np.array(rules.penalties, np.float32), _required(batch), _noise(batch, beam)
+    candidates, is_normalized = 1 if rules.is_greedy else beam + 1, rules.log_probs or not rules.is_greedy
+    flags = candidates, rules.growth, rules.is_greedy, is_normalized, rules.no_repeat_ngram
+    pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
+    of_cells = (_POINTER * len(models))(*map(address, cells))
+    search = _Search(
+        *map(address, (ids, offsets, source_lengths)), longest,
+        (*map(address, state.values()), count, beam, best, positions),
+        (address(penalties), *flags, rules.margin, rules.temperature, rules.top_p),
+        *(address(required), address(noise), ctypes.addressof(pointers), len(models), ctypes.addressof(of_cells)),
+        address(scratch),
+    )  # fmt: skip
+    loaded = library()
+    assert loaded is not None
+    loaded.continue_search.restype = ctypes.c_bool
+    loaded.begin_search(ctypes.byref(search), _LONG(ENCODER_ROWS))
+    while loaded.continue_search(ctypes.byref(search), _LONG(_STEPS)):
+        pass
+    lengths = state["finished_lengths"]
+    tokens = state["finished_tokens"][:, :, : lengths.max()]
+    return tokens.tolist(), state["finished_log_probs"].tolist(), lengths.tolist()
+
+
+def _cells(model: NativeModel, count: int) -> NDArray[Any]:
+    """Return so many cells of each layer, of a key and a value."""
+    dtype = np.float32 if model.precision == "fp32" else np.uint16  # bf16
+    return empty((model.settings.decoder_layers, count, 2 * model.dim), dtype)
+
+
+def _required(batch: SearchBatch) -> NDArray[np.int64] | None:
+    """Return the prefixes (B, P), behind them -1; None if there are none."""
+    if batch.prefixes is None:
+        return None
+    required = np.full((len(batch.sentences), max(batch.limits)), -1)
+    for row, prefix in zip(required, batch.prefixes, strict=True):
+        row[: len(prefix)] = prefix
+    return required
+
+
+def _noise(batch: SearchBatch, beam: int) -> Floats | None:
+    """Return the noise (B, K, P); None if there is none."""
+    if batch.noise is None:
+        return None
+    noise = np.zeros((len(batch.sentences), beam, max(batch.limits)), np.float32)
+    noise[:, :, : batch.noise.shape[2]] = batch.noise
+    return noise
+
+
+def _scratch(
+    models: Sequence[NativeModel],
+    arguments: Sequence[ModelArguments],
+    sources: tuple[int, int],
+    targets: tuple[int, int],
+) -> Floats:
+    """Return space for the encoder or a step, see `NativeModel.spaces_of_search`."""
+    spaces = [one.spaces_of_search(its, sources, targets) for one, its in zip(models, arguments, strict=True)]
+    to_encode, to_decode = map(max, zip(*spaces, strict=True))
+    hypotheses, logits = targets[0], models[0].outputs * (1 if len(models) == 1 else 2)
+    logits *= min(hypotheses, models[0].rows_of_logits)
+    return empty((max(to_encode, logits + hypotheses * sum(one.dim for one in models) + to_decode),), np.float32)
