@@ -158,10 +158,10 @@ PARTS = st.lists(st.one_of(st.integers(0, 10**6), st.text(max_size=5)), min_size
 
 @given(PARTS, PARTS)
 def test_seeds_are_functions_of_their_purpose(a: list[int | str], b: list[int | str]) -> None:
-    assert device_module.seed_for(*a) == device_module.seed_for(*a)
-    assert (device_module.seed_for(*a) == device_module.seed_for(*b)) == (a == b)
-    assert 0 <= device_module.seed_for(*a) < 2**63
-    torch.Generator().manual_seed(device_module.seed_for(*a))
+    assert machine.seed_for(*a) == machine.seed_for(*a)
+    assert (machine.seed_for(*a) == machine.seed_for(*b)) == (a == b)
+    assert 0 <= machine.seed_for(*a) < 2**63
+    torch.Generator().manual_seed(machine.seed_for(*a))
 
 
 @pytest.mark.parametrize(
