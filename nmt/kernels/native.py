@@ -300,19 +300,22 @@ def laid_out(settings: ModelSettings, weights: Weights, vocabulary: int, precisi
 def _rotations(positions: int, width: int) -> Floats:
     """Return the cosines and the sines of the angles of each position, (P, d), see `Kernels.rotate`."""
     angles = _angles(positions, width)
-    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
 @functools.cache
 def _sinusoids(positions: int, dim: int) -> Floats:
     """Return the vectors of positions (P, D), see `nmt.model.positions.sinusoids`."""
     angles = _angles(positions, dim)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(positions, dim)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(positions, dim).astype(np.float32)
 
 
-def _angles(positions: int, width: int) -> Floats:
-    """Return the angles (P, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m."""
-    pairs = np.arange(0, width, 2, dtype=np.float32)
-    frequencies = np.exp(pairs * np.float32(-math.log(10000.0) / width))
-    angles: Floats = np.arange(positions, dtype=np.float32)[:, None] * frequencies
-    return angles
+def _angles(positions: int, width: int) -> NDArray[np.float64]:
+    """Return the angles (P, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m.
+
+    Their products are rounded to fp32, as in training; functions of them are computed in fp64.
+    """
+    exponents = np.arange(0, width, 2, dtype=np.float32) * np.float32(-math.log(10000.0) / width)
+    frequencies = np.exp(exponents.astype(np.float64)).astype(np.float32)
+    angles = np.arange(positions, dtype=np.float32)[:, None] * frequencies
+    return angles.astype(np.float64)
