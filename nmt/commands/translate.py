@@ -23,7 +23,6 @@ from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, read_lines, split_member
 from nmt.translation.documents.document import Document, Format, ReadOptions
 from nmt.translation.documents.recognizing import named_format, recognized_format
-from nmt.translation.documents.translating import read_document, translate_document
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, open_input, process_lines, score_batch, translate_stream
 from nmt.translation.sinks import Fingerprint, is_stream, open_output, write_whole
@@ -56,6 +55,8 @@ def translate(request: TranslateRequest, console: Console) -> None:
             format_ = recognized_format(request.format, request.source, start)
             read_options = check_options(request, format_, (translator.languages.source, options.to))
             if format_ != "text":
+                from nmt.translation.documents.translating import read_document  # lxml, markdown-it take time to import
+
                 empty = Document("", lambda texts: b"")  # only the first process has the texts
                 document = read_document(stream.read(), input_name(place), read_options) if rank() == 0 else empty
                 write_whole(request.output, _translated(translator, document, options, console))
@@ -84,6 +85,8 @@ def connected(runtime: RuntimeSettings) -> AbstractContextManager[None]:
 
 def _translated(translator: Translator, document: Document, options: TranslateOptions, console: Console) -> bytes:
     """Return a translated document; report how much of it was translated."""
+    from nmt.translation.documents.translating import translate_document
+
     started = time.monotonic()
     with console.progress("translating", len(document.lines), "lines") as advance:
         data, warnings = translate_document(translator, document, options, advance)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 
 @pytest.fixture(scope="module")
 def run(recipe: Recipe) -> Path:
-    train(recipe, QUIET)
+    with chdir(recipe.run.parent):  # where `runs/latest` is written
+        train(recipe, QUIET)
     return recipe.run
 
 
