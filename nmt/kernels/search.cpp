@@ -326,7 +326,7 @@ bool continue_search(const Search& s, long steps) {
             float* of_row = logits + row % block * stride;
             const float normalizer = normalizer_of(of_row, vocabulary, stride, rules.is_normalized);
             const long forced = s.forced(rows[row]);
-            s.forbid_repeated(of_row, rows[row]);
+            if (forced < 0) s.forbid_repeated(of_row, rows[row]);
             if (rules.temperature && forced < 0)
                 best[0] = drawn(s, of_row, rows[row], vocabulary);
             else
