@@ -6,6 +6,7 @@ N rows, I inputs, O outputs.
 import ctypes
 import math
 from collections.abc import Sequence
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,19 @@ _DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; those in 8 bits depend o
 _OUTPUTS, _INPUTS = 64, 16  # of a product are multiples of these
 _TILES = "multiply_tiles_bf16"
 _ROWS, _AMX_ROWS = (1, "rows_of_block"), (32, "rows_of_tile_block")  # of a tile of a product, and converted together
-_CACHE_LINE = 64  # bytes
+_CACHE_LINE, _LARGE = 64, 32 << 20  # bytes
 
 
 def empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
     """Return an array that begins a cache line, so that no vector of its numbers is in two of them."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    data = np.empty(size + _CACHE_LINE, np.uint8)
+    if size < _LARGE:
+        data = np.empty(size + _CACHE_LINE, np.uint8)
+    else:  # numpy would ask for pages of 2 MB, which are zeroed as a whole: searches use parts of their largest arrays
+        try:
+            data = np.frombuffer(mmap(-1, size + _CACHE_LINE), np.uint8)
+        except OSError:
+            raise MemoryError(f"cannot allocate {size:,} bytes") from None
     start = -address(data) % _CACHE_LINE
     return data[start : start + size].view(dtype).reshape(shape)
 
