@@ -136,13 +136,13 @@ def test_a_nan_remains_in_the_results_that_depend_on_it(amx: None, precision: st
     assert torch.equal(product(tensors["input"], relu).isnan(), expected)
 
 
-@pytest.mark.parametrize("count", [0, 1, 1000, 9_000_000])  # the last one is as large as those of a search
+@pytest.mark.parametrize("count", [1, 1000, 9_000_000])  # the last one is as large as those of a search
 def test_arrays_begin_a_cache_line(count: int) -> None:
     array = constant_products.empty((2, count), np.float32)
     assert (array.shape, array.flags.c_contiguous, array.flags.writeable) == ((2, count), True, True)
     assert constant_products.address(array) % 64 == 0
     with pytest.raises(MemoryError):
-        constant_products.empty((1 << 46, count + 1), np.float32)
+        constant_products.empty((1 << 46,), np.float32)
 
 
 # searches
