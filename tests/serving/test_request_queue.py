@@ -130,7 +130,7 @@ def test_short_requests_pass_a_long_line_whose_translation_is_the_same(searches:
     expected = translator.translate_lines([LONG, "a dog"], options)
     assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in expected]
     # the parts are other batches, so numbers are rounded differently
-    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in expected], abs=1e-4)
+    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in expected], rel=1e-5)
 
 
 def test_long_line_of_an_abandoned_request_is_not_searched_to_its_end(searches: list[Event]) -> None:
