@@ -6,7 +6,7 @@ N rows, I inputs, O outputs.
 import ctypes
 import math
 from collections.abc import Sequence
-from mmap import mmap
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
         data = np.empty(size + _CACHE_LINE, np.uint8)
     else:  # numpy would ask for pages of 2 MB, which are zeroed as a whole: searches use parts of their largest arrays
         try:
-            data = np.frombuffer(mmap(-1, size + _CACHE_LINE), np.uint8)
+            data = np.frombuffer(mmap(-1, size + _CACHE_LINE, MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
         except OSError:
             raise MemoryError(f"cannot allocate {size:,} bytes") from None
     start = -address(data) % _CACHE_LINE
