@@ -1,4 +1,4 @@
-// Attention of all rows of ragged sentences, forward and backward. native.py describes the arguments.
+// Attention of all rows of ragged sentences, forward and backward. attention_rows.py describes the arguments.
 //
 // For each sentence and head, queries, keys and values are copied to fp32 scratch in which rows and columns are padded
 // with zeros to multiples of LANES. Keys (in the backward pass values too) are also transposed, so that all products

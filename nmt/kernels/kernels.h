@@ -1,4 +1,4 @@
-// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. native.py describes arguments.
+// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. native.py and native_search.py describe arguments.
 #pragma once
 #include <immintrin.h>
 
@@ -74,7 +74,7 @@ struct Product {  // with a constant weight
     void (*multiply)(const Product&, void*, float*, const float*, long, bool);
 };
 
-struct RowsAttention {                                     // see attention_rows.cpp and native.py
+struct RowsAttention {                                     // see attention_rows.cpp and attention_rows.py
     void *queries, *keys, *values, *output;                // output: in the backward pass its gradient
     void *query_gradient, *key_gradient, *value_gradient;  // in the forward pass unused
     float *logsumexp, *scratch;                            // (rows, heads); of each thread

@@ -1,4 +1,4 @@
-// Products with constant weights. native.py describes the arguments.
+// Products with constant weights. constant_products.py describes the arguments.
 #include "kernels.h"
 
 // A tile of a product: with an input of each row and a vector of weights, its sums are in all registers.
