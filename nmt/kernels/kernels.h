@@ -1,4 +1,5 @@
-// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. native.py and native_search.py describe arguments.
+// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. Modules of Python, such as
+// native.py, describe the arguments.
 #pragma once
 #include <immintrin.h>
 
