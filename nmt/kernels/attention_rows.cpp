@@ -118,17 +118,6 @@ static void product(Matrix to, Left left, Matrix right, long rows, long columns,
     }
 }
 
-// exp of numbers up to 80, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as precise as fp32.
-static Floats exp(Floats x) {
-    const Floats scaled = x * 1.44269504f;
-    const Ints whole = __builtin_convertvector(scaled + (x < 0 ? Floats{} - 0.5f : Floats{} + 0.5f), Ints);
-    const Floats n = __builtin_convertvector(whole, Floats), r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    Floats y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = ((y * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f;
-    y = ((y * r + 5.0000001201e-1f) * r * r + r + 1) * (Floats)(whole + 127 << 23);
-    return x < -87 ? Floats{} : y;  // NaN remains
-}
-
 // One head of one sentence, and its scratch.
 template <class Number>
 struct Head {
@@ -177,7 +166,7 @@ struct Head {
         for (long i = 0; i < columns; i += LANES) largest_in_lane = larger(largest_in_lane, *(Floats*)(scores + i));
         const float largest = count ? largest_of(largest_in_lane) : 0;
         for (long i = 0; i < columns; i += LANES)
-            sums += *(Floats*)(scores + i) = exp(*(Floats*)(scores + i) - largest);
+            sums += *(Floats*)(scores + i) = exponential(*(Floats*)(scores + i) - largest);
         const float total = sum_of(sums);
         for (long i = 0; i < columns; i += LANES) *(Floats*)(scores + i) *= 1 / total;
         a.logsumexp[row * a.heads + head] = largest + std::log(total);
@@ -210,7 +199,7 @@ struct Head {
         std::fill(weights.at(i, count), weights.at(i, columns), -INFINITY);
         Floats sums{};
         for (long j = 0; j < columns; j += LANES)
-            sums += (weights.vector(i, j) = exp(weights.vector(i, j) - logsumexp)) * to_weights.vector(i, j);
+            sums += (weights.vector(i, j) = exponential(weights.vector(i, j) - logsumexp)) * to_weights.vector(i, j);
         const float sum = sum_of(sums);
         for (long j = 0; j < columns; j += LANES)
             to_weights.vector(i, j) = weights.vector(i, j) * (to_weights.vector(i, j) - sum);

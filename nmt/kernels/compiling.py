@@ -4,38 +4,43 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from nmt.kernels.machine import processor_features
 
-# with the variable by which torch, too, computes as on a processor without AVX-512
-_PROCESSOR = "x86-64-v3" if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2" else "native"
 # sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
-_OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17", f"-march={_PROCESSOR}", "-mprefer-vector-width=512"]
-_OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
+_OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17"]
+_OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"]
+if platform.machine() in ("x86_64", "AMD64"):
+    # torch, too, computes as on a processor with fewer instructions by this variable
+    _LIKE = {"avx2": "x86-64-v3", "default": "x86-64"}.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), "native")
+    _OPTIONS += [f"-march={_LIKE}", "-mprefer-vector-width=512"]
+elif sys.platform == "linux":  # compilers of macOS choose the instructions of all its ARM processors by themselves
+    _OPTIONS += ["-mcpu=native"]
 _SOURCES = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".cpp", ".h"))
 _HOUR = 3600
 
-problem: str | None = None  # after `library` returned None: why, in one line; None if no kernels are expected here
+problem: str | None = None  # after `library` returned None: why, in one line; None if the kernels are off
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Load the kernels, compiled now if this machine has not done so before; return None if there are none.
 
-    Then `problem` is the reason, except with NMT_CPU_KERNELS=off and on machines that the kernels are not made for.
+    Then `problem` is the reason, except with NMT_CPU_KERNELS=off.
     """
     global problem
     problem = None
-    features = processor_features()
-    if os.environ.get("NMT_CPU_KERNELS", "on") == "off" or not {"avx2", "fma"} <= features:
+    if os.environ.get("NMT_CPU_KERNELS", "on") == "off":
         return None
     try:
-        return _load(sorted(features))
+        return _load(sorted(processor_features()))
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder
         problem = "the kernels for this processor cannot be used: " + " ".join(str(error).split())
         return None

@@ -3,7 +3,7 @@
 On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
 oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
 numbers, with sums in fp32, at twice that rate, with AMX at four times. Products are those of `nmt.kernels.reference`
-without AVX-512, attention is without AVX2 or a compiler, and everything with NMT_CPU_KERNELS=off in the environment.
+without AVX-512, attention is without a compiler, and everything with NMT_CPU_KERNELS=off in the environment.
 Translations are computed by `nmt.kernels.native`, without torch.
 
 N rows, I inputs, O outputs, D width, H heads.

@@ -41,7 +41,7 @@ static void attend(
         for (long head = 0; head < stack.heads; head++) {
             float *own_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
             for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
-            for (long i = 0; i < count; i++) total += own_weights[i] = expf(own_weights[i] - largest);
+            for (long i = 0; i < count; i++) total += own_weights[i] = exponential(own_weights[i] - largest);
             for (long i = 0; i < count; i++) own_weights[i] /= total;
         }
         std::fill(out, out + dim, 0);
@@ -86,7 +86,7 @@ static void rotate(const Stack& stack, float* first, long position) {
 static inline float error_function(float x) {
     const float t = 1 / (1 + 0.3275911f * std::fabs(x));
     const float y = (((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f;
-    return std::copysign(1 - y * t * expf(-x * x), x);
+    return std::copysign(1 - y * t * exponential(-x * x), x);
 }
 
 // The non-linearity of `count` numbers in place; SwiGLU makes one row of the two halves of each row.
@@ -95,13 +95,13 @@ static void activate(const Stack& stack, float* x, long rows) {
     if (stack.activation == Stack::GELU)
         for (long i = 0; i < count; i++) x[i] *= 0.5f * (1 + error_function(x[i] * (float)M_SQRT1_2));
     if (stack.activation == Stack::SWISH)
-        for (long i = 0; i < count; i++) x[i] /= 1 + expf(-x[i]);
+        for (long i = 0; i < count; i++) x[i] /= 1 + exponential(-x[i]);
     if (stack.activation == Stack::SWIGLU)
         for (long row = 0; row < rows; row++) {
             const float *gate = x + row * 2 * stack.inner, *inner = gate + stack.inner;
             float* out = x + row * stack.inner;
 #pragma GCC ivdep
-            for (long i = 0; i < stack.inner; i++) out[i] = gate[i] / (1 + expf(-gate[i])) * inner[i];
+            for (long i = 0; i < stack.inner; i++) out[i] = gate[i] / (1 + exponential(-gate[i])) * inner[i];
         }
 }
 
@@ -195,7 +195,7 @@ static void write_weights(const Source& source, const RowsAttention& a, long lay
                 for (long j = 0; j < keys; j++, key += a.key_stride) {
                     float sum = 0;
                     for (long k = 0; k < a.width; k++) sum += query[k] * key[k];
-                    to[(row - first) * keys + j] = expf(sum * scale - a.logsumexp[row * a.heads + head]);
+                    to[(row - first) * keys + j] = exponential(sum * scale - a.logsumexp[row * a.heads + head]);
                 }
             }
         }

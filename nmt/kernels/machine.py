@@ -18,13 +18,15 @@ _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 @cache
 def processor_features() -> frozenset[str]:
-    """Return the instruction sets of an x86 processor under Linux by their names in /proc/cpuinfo; elsewhere none."""
+    """Return the instruction sets of a processor under Linux by their names in /proc/cpuinfo; elsewhere none."""
     if sys.platform != "linux":
         return frozenset()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    found = set(next((line for line in lines if line.startswith("flags")), "").split())
-    if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":  # by which torch, too, computes as without AVX-512
-        found = {name for name in found if not name.startswith(("avx512", "avx_", "amx"))}
+    found = set(next((line for line in lines if line.startswith(("flags", "Features"))), "").split())
+    # by this variable torch, too, computes as on a processor with fewer instructions
+    absent = {"avx2": ("avx512", "avx_", "amx"), "default": ("avx", "fma", "amx")}
+    for prefix in absent.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), ()):
+        found = {name for name in found if not name.startswith(prefix)}
     return frozenset(found)
 
 

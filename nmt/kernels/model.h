@@ -62,6 +62,6 @@ static float normalizer_of(const float* logits, long vocabulary, long stride, bo
     if (!normalized) return 0;
     const float largest = largest_of(largest_in_lane);
     float sum = 0;
-    for (long i = 0; i < vocabulary; i++) sum += expf(logits[i] - largest);
+    for (long i = 0; i < vocabulary; i++) sum += exponential(logits[i] - largest);
     return largest + std::log(sum);
 }

@@ -1,8 +1,7 @@
 """Models laid out for the kernels in C++, as arrays in RAM and without torch.
 
 layers.cpp has the layers, forced_decoding.cpp passes of given translations, search.cpp searches, see
-`nmt.kernels.native_search`. They are for Linux on processors with AVX2 or AVX-512; where `library` returns None, torch
-computes the same.
+`nmt.kernels.native_search`. Where `library` returns None, torch computes the same.
 
 S source tokens and T target tokens with `</s>`; V vocabulary, P positions, D width.
 """

@@ -6,6 +6,8 @@ constexpr long VECTORS = REGISTERS / 8, ROWS = (REGISTERS - 1) / (VECTORS + 1), 
 constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
 constexpr long TILE_BLOCK = 128;                   // the same, with AMX
 typedef int Word __attribute__((may_alias));
+typedef signed char Bytes __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
+typedef short Shorts __attribute__((vector_size(4 * LANES)));
 
 // A precision has DEPTH inputs of a row in 32 bits; `load` returns as many weights of an output in each lane, and `add`
 // adds their products. A tile has at least SUMS sums where it can: so many additions are under way at a time. Besides
@@ -41,7 +43,16 @@ struct BF16 : FP32 {
 struct INT8 {
     typedef Ints Sums;
     static constexpr bool BY_ROW = true;
-#if __AVX512VNNI__ || (__AVXVNNI__ && !__AVX512F__)
+#if __ARM_FEATURE_DOTPROD
+    typedef signed char Input;
+    static constexpr long DEPTH = 4, SUMS = 8;
+    static constexpr int ZERO_POINT = 0;
+    static Ints load(const void* weights, long vector) { return ((const Ints*)weights)[vector]; }
+    static Sums add(Sums sums, Ints x, Ints w) {
+        asm("sdot %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(x), "w"(w));  // GCC copies the sums of an intrinsic function
+        return sums;
+    }
+#elif __AVX512VNNI__ || (__AVXVNNI__ && !__AVX512F__)
     typedef unsigned char Input;
     static constexpr long DEPTH = 4, SUMS = 8;
     static constexpr int ZERO_POINT = 128;  // of inputs, which the instruction takes without a sign
@@ -57,17 +68,20 @@ struct INT8 {
     typedef short Input;
     static constexpr long DEPTH = 2, SUMS = 4;
     static constexpr int ZERO_POINT = 0;
-#if __AVX512F__
     static Ints load(const void* weights, long vector) {
-        return (Ints)_mm512_cvtepi8_epi16(((const __m256i_u*)weights)[vector]);
+        return (Ints)__builtin_convertvector(((const Bytes*)weights)[vector], Shorts);
     }
-    static Sums add(Sums sums, Ints x, Ints w) { return sums + (Ints)_mm512_madd_epi16((__m512i)x, (__m512i)w); }
+    static Sums add(Sums sums, Ints x, Ints w) {
+#if __AVX512BW__
+        return sums + (Ints)_mm512_madd_epi16((__m512i)x, (__m512i)w);
+#elif __AVX2__ && !__AVX512F__
+        return sums + (Ints)_mm256_madd_epi16((__m256i)x, (__m256i)w);
+#elif __SSE2__ && !__AVX__
+        return sums + (Ints)_mm_madd_epi16((__m128i)x, (__m128i)w);
 #else
-    static Ints load(const void* weights, long vector) {
-        return (Ints)_mm256_cvtepi8_epi16(((const __m128i_u*)weights)[vector]);
-    }
-    static Sums add(Sums sums, Ints x, Ints w) { return sums + (Ints)_mm256_madd_epi16((__m256i)x, (__m256i)w); }
+        return sums + (x << 16 >> 16) * (w << 16 >> 16) + (x >> 16) * (w >> 16);
 #endif
+    }
 #endif
     static float convert(Input* to, const float* x, long count) {
         Floats largest = Floats{} + 1e-30f;
@@ -101,7 +115,9 @@ static void tile(const Product& p, const Word* inputs, const float* scales, long
     for (long i = 0, vector = column / LANES * depth; i < depth; i++, vector += VECTORS) {
         const auto weights = [&](long v) {
             Ints w = P::load(p.weights, vector + v / VECTORS * VECTORS * depth + v % VECTORS);
+#if __x86_64__
             if (REGISTERS == 16 && R > 1) asm("" : "+v"(w));  // in a register: else GCC loads it once for each row
+#endif
             return w;
         };
         const auto input = [&](long r) { return Ints{} + inputs[r * depth + i]; };

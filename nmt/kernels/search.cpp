@@ -76,7 +76,7 @@ static long draw(const float* logits, long vocabulary, float number, const Rules
     std::vector<float> shares(vocabulary);
     const float largest = *std::max_element(logits + LAST, logits + vocabulary);
     float sum = 0;
-    for (long i = LAST; i < vocabulary; i++) sum += shares[i] = expf((logits[i] - largest) / rules.temperature);
+    for (long i = LAST; i < vocabulary; i++) sum += shares[i] = exponential((logits[i] - largest) / rules.temperature);
     if (rules.top_p < 1) {
         std::vector<float> ranked(shares);
         std::sort(ranked.begin(), ranked.end(), std::greater<float>());

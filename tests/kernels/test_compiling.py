@@ -1,6 +1,7 @@
 """The cache of the compiled kernels."""
 
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -13,7 +14,7 @@ import torch
 
 from nmt.kernels import compiling
 
-needs_native = pytest.mark.skipif(compiling.library() is None, reason="needs Linux, AVX2 and a C++ compiler")
+needs_native = pytest.mark.skipif(compiling.library() is None, reason="needs a C++ compiler")
 
 compile_or_load = compiling.library.__wrapped__
 
@@ -151,23 +152,22 @@ def test_compiler_without_openmp_is_enough(cache: Path, tmp_path: Path, monkeypa
     assert compile_or_load().answer() == 42
 
 
-def test_kernels_that_are_off_or_not_for_this_processor_are_no_problem(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_that_are_off_are_no_problem(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "problem", "earlier")
     monkeypatch.setenv("NMT_CPU_KERNELS", "off")
-    assert compile_or_load() is compiling.problem is None
-    monkeypatch.setenv("NMT_CPU_KERNELS", "on")
-    monkeypatch.setattr(compiling, "processor_features", lambda: {"avx2"})
     assert compile_or_load() is compiling.problem is None
     assert not cache.exists()
 
 
 @needs_native
-@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "AVX2", reason="all tests here are those of AVX2")
-def test_kernels_for_avx2_are_right_on_processors_with_more() -> None:
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="of other processors there is one kind of vectors")
+@pytest.mark.parametrize("like", ["avx2", "default"])
+def test_kernels_for_processors_with_fewer_instructions_are_right(like: str) -> None:
+    """SSE2, of `default`, has vectors as long as those of ARM."""
+    if torch.backends.cpu.get_cpu_capability() == like.upper():
+        pytest.skip("all tests here are those of such a processor")
     file = str(Path(__file__).with_name("test_native.py"))
-    command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", file]
-    variables = {**os.environ, "ATEN_CPU_CAPABILITY": "avx2"}
+    command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", file, "-k", "products or attention"]
+    variables = {**os.environ, "ATEN_CPU_CAPABILITY": like}
     result = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout

@@ -31,7 +31,7 @@ from nmt.text.tokenizer import BOS, EOS
 from tests.builders import native_engine, padded
 
 CPU = torch.device("cpu")
-needs_native = pytest.mark.skipif(not CpuKernels(CPU).has_native, reason="needs Linux, AVX2 and a C++ compiler")
+needs_native = pytest.mark.skipif(not CpuKernels(CPU).has_native, reason="needs a C++ compiler")
 HEADS, DIM, VOCABULARY = 2, 64, 90
 SOURCES = [[5, 6, 7, 8, 3], [9, 3], [4, 4, 10, 3], [*range(20, 90), 3]]
 CLOSE = {"rtol": 1e-5, "atol": 1e-4}
@@ -91,7 +91,7 @@ def test_missing_compiler_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch)
     kernels = kernels_for(CPU, "bf16")
     assert kernels.description == "torch, cpu, bf16"
     assert kernels.problem == "no compiled kernels, so this is slower: no C++ compiler found; install g++"
-    with pytest.raises(ConfigError, match="int8: this needs Linux, a CPU with AVX2 or AVX-512 and a C\\+\\+"):
+    with pytest.raises(ConfigError, match="int8: this needs a CPU, a C\\+\\+"):
         TorchEngine([tiny_model()], RuntimeSettings(device="cpu", precision="int8"))
 
 

@@ -34,7 +34,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 from tests.builders import native_engine
 
-needs_native = pytest.mark.skipif(library() is None, reason="needs Linux, AVX2 and a C++ compiler")
+needs_native = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 HEADS = 3
 
 
@@ -163,7 +163,7 @@ def model_of(seed: int, **changes: Any) -> Transformer:
 @needs_native
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.lists(st.integers(4, 89), max_size=12), min_size=1, max_size=6),
+    st.lists(st.lists(st.integers(4, 89), max_size=8), min_size=1, max_size=4),
     st.sampled_from([(1, 1), (2, 1), (4, 1), (4, 3), (5, 5)]),
     st.sampled_from([{}, {"exact": True}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}, {"log_probs": False}]),
     st.sampled_from([{}, {"norm": "post", "activation": "gelu", "output_bias": True}, {"positions": "rotary"}]),
@@ -178,7 +178,7 @@ def test_search_equals_that_of_plain_torch(
     """
     models = [model_of(seed, **changes), model_of(seed + 1, dim=128)][: 1 + seed % 2]
     beam, best = widths
-    limit = MaxLength(factor=1, extra=1 + seed % 9)
+    limit = MaxLength(factor=1, extra=1 + seed % 5)
     options = SearchOptions.model_validate({"beam": beam, "n_best": best, "max_length": limit, **rules})
     prefixes = [ids[:1] * (seed % 4) for ids in sources] if seed % 3 == 0 else None  # which may repeat a token
     expected = search(models, [[*ids, EOS] for ids in sources], options, prefixes)
