@@ -35,8 +35,8 @@ class TorchEngine:
         device = models[0].device
         if (precision := precision_for(runtime, device, models[0].settings.dim)) == "int8":
             raise ConfigError(
-                "--precision int8: this needs a CPU, a C++ compiler, and model.dim and feed_forward in multiples of 64; "
-                "leave it out, or export the model for CTranslate2 with --quantization int8"
+                "--precision int8: this needs a CPU, a C++ compiler, and model.dim and feed_forward in multiples of "
+                "64; leave it out, or export the model for CTranslate2 with --quantization int8"
             )
         self.kernels = kernels_for(device, precision)
         self.description, self.problem = self.kernels.description, self.kernels.problem

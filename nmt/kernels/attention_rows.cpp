@@ -214,9 +214,10 @@ static long scratch_of(long width, long longest) {
 template <class Number>
 static void each_head(const RowsAttention& a, bool is_backward) {
     const long items = a.sentences * a.heads, size = scratch_of(a.width, a.longest);
+    const Space space(a.threads * size);
 #pragma omp parallel num_threads(a.threads) if (a.threads > 1)
     {
-        float* scratch = a.scratch;
+        float* scratch = space.numbers;
 #ifdef _OPENMP
         scratch += omp_get_thread_num() * size;
 #endif
@@ -228,8 +229,13 @@ static void each_head(const RowsAttention& a, bool is_backward) {
     }
 }
 
+void attend_rows(const RowsAttention& rows) { each_head<float>(rows, false); }
+
 extern "C" {
-long attention_scratch(long width, long longest) { return scratch_of(width, longest); }
-void attend_rows_fp32(const RowsAttention& rows, bool is_backward) { each_head<float>(rows, is_backward); }
-void attend_rows_bf16(const RowsAttention& rows, bool is_backward) { each_head<Bfloat16>(rows, is_backward); }
+long attend_rows_fp32(const RowsAttention& rows, bool is_backward) {
+    return unless_out_of_ram([&] { return each_head<float>(rows, is_backward), 0; });
+}
+long attend_rows_bf16(const RowsAttention& rows, bool is_backward) {
+    return unless_out_of_ram([&] { return each_head<Bfloat16>(rows, is_backward), 0; });
+}
 }

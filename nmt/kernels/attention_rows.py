@@ -11,10 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.kernels.compiling import library
+from nmt.kernels.compiling import checked, library
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
-SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 
 Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and their number
 
@@ -82,11 +81,12 @@ def _attend_rows(parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layou
         assert (offsets.dtype.name, offsets.shape) == ("int64", layout.queries.shape)
         assert offsets.flags.c_contiguous
         assert (offsets[0], offsets[-1]) == (0, len(rows))
-    scratch = torch.empty(threads, SCRATCH(("attention_scratch", loaded))(width, longest))
-    pointers = [tensor.data_ptr() for tensor in (*parts, output, *(gradients or parts), logsumexp, scratch)]
+        assert (np.diff(offsets) >= 0).all()
+    pointers = [tensor.data_ptr() for tensor in (*parts, output, *(gradients or parts), logsumexp)]
     of_gradients = [tensor.stride(0) for tensor in (gradients or parts)[:2]]
     strides = [queries.stride(0), keys.stride(0), output.stride(0), *of_gradients]
     sizes = len(layout.queries) - 1, layout.heads, width, longest, threads, layout.causal
-    arguments = (_LONG * 22)(*pointers, layout.queries.ctypes.data, layout.keys.ctypes.data, *strides, *sizes)
+    arguments = (_LONG * 21)(*pointers, layout.queries.ctypes.data, layout.keys.ctypes.data, *strides, *sizes)
+    assert queries.dtype in (torch.float32, torch.bfloat16)
     kernel = loaded.attend_rows_bf16 if queries.dtype == torch.bfloat16 else loaded.attend_rows_fp32
-    kernel(arguments, ctypes.c_bool(gradients is not None))
+    checked(kernel(arguments, ctypes.c_bool(gradients is not None)))

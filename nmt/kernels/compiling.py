@@ -46,6 +46,13 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
+def checked(result: int) -> int:
+    """Return the result of a kernel; raises MemoryError if it could not allocate what it needs."""
+    if result < 0:
+        raise MemoryError("the RAM is full")
+    return result
+
+
 def _load(features: list[str]) -> ctypes.CDLL:
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:

@@ -18,11 +18,10 @@ from nmt.kernels.machine import has_amx
 Floats = NDArray[np.float32]
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
-_MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 4, _LONG, ctypes.c_bool)
+_MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 3, _LONG, ctypes.c_bool)
 _DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; those in 8 bits depend on the processor
 _OUTPUTS, _INPUTS = 64, 16  # of a product are multiples of these
 _TILES = "multiply_tiles_bf16"
-_ROWS, _AMX_ROWS = (1, "rows_of_block"), (32, "rows_of_tile_block")  # of a tile of a product, and converted together
 _CACHE_LINE, _LARGE = 64, 32 << 20  # bytes
 
 
@@ -89,13 +88,6 @@ class ConstantProduct:
         pointer = ctypes.cast(self.function, _POINTER).value or 0
         self._struct = (_LONG * 7)(*map(address, self._arrays), inputs, outputs, pointer)
         self.address = ctypes.addressof(self._struct)
-        self._tile_rows, block_rows = _AMX_ROWS if function == _TILES else _ROWS
-        self._block_rows: int = _LONG.in_dll(loaded, block_rows).value
-        self._converted: int = inputs // depth
-
-    def scratch(self, rows: int) -> int:
-        """Return how many numbers in 32 bits the converted inputs of so many rows take."""
-        return min(self._block_rows, -(-rows // self._tile_rows) * self._tile_rows) * self._converted
 
 
 def product(weight: Floats, bias: Floats | None, precision: str) -> ConstantProduct | None:

@@ -89,7 +89,7 @@ class CpuKernels(Kernels):
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
     ) -> Tensor:
         """Attend sentence by sentence, with `attention_rows.attend_rows`."""
-        if not self.has_native or queries.dtype == torch.float64:
+        if not self.has_native or queries.dtype not in (torch.float32, torch.bfloat16):
             return super().attend(queries, keys_values, rows, heads, causal)
         shape = attention_rows.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
         attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]

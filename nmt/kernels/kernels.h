@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #if __AVX512F__
 constexpr long LANES = 16, REGISTERS = 32;
@@ -35,17 +37,17 @@ static inline float with_bits(int bits) {
 }
 
 // exp of a number or of each of a vector, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as
-// precise as fp32. Above 88 it is exp(88). Loops over numbers become those over vectors.
+// precise as fp32. Below -88 it is 0, above 88 exp(88), NaN remains. Loops over numbers become those over vectors.
 template <class Number>
 static inline Number exponential(Number x) {
-    x = x > 88 ? Number{} + 88 : x;  // NaN remains
-    const Number scaled = x * 1.44269504f;
-    const auto whole = truncated(scaled + (x < 0 ? Number{} - 0.5f : Number{} + 0.5f));
+    const Number most = Number{} + 88, least = -most;
+    x = most < x ? most : x;
+    x = least > x ? least : x;
+    const auto whole = truncated(x * 1.44269504f + (x < 0 ? Number{} - 0.5f : Number{} + 0.5f));  // from -127 on
     const Number n = to_floats(whole), r = x - n * 0.693359375f + n * 2.12194440e-4f;
     Number y = r * 1.9875691500e-4f + 1.3981999507e-3f;
     y = ((y * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f;
-    y = ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((whole + 127) << 23);
-    return x < -87 ? Number{} : y;
+    return ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((whole + 127) << 23);
 }
 
 // The numbers of x, and behind them those of y, with these indices, which are constants.
@@ -94,25 +96,48 @@ struct Bfloat16 {
     }
 };
 
+// Numbers without values. They begin a cache line, so that no vector of them is in two.
+struct Space {
+    float* numbers;
+
+    explicit Space(long count) : numbers((float*)std::aligned_alloc(64, (count / 16 + 1) * 64)) {
+        if (!numbers) throw std::bad_alloc();
+    }
+    Space(const Space&) = delete;
+    ~Space() { std::free(numbers); }
+};
+
+// What Python calls; returns -1 if the RAM is full, else the result of a function.
+template <class Function>
+static long unless_out_of_ram(Function function) {
+    try {
+        return function();
+    } catch (const std::bad_alloc&) {
+        return -1;
+    }
+}
+
 struct Product {  // with a constant weight
     const void* weights;
     const float *scales, *bias;  // of each output
     const int* start;            // what the sum of an output starts with
     long inputs, outputs;
-    // scratch for converted inputs, outputs (rows, outputs), inputs (rows, inputs), rows, whether ReLU follows
-    void (*multiply)(const Product&, void*, float*, const float*, long, bool);
+    void (*function)(const Product&, float* to, const float* x, long rows, bool relu);
+
+    // Of x (rows, inputs), write the outputs (rows, outputs), if `relu` followed by ReLU.
+    void multiply(float* to, const float* x, long rows, bool relu = false) const { function(*this, to, x, rows, relu); }
 };
 
 struct RowsAttention {                                     // see attention_rows.cpp and attention_rows.py
     void *queries, *keys, *values, *output;                // output: in the backward pass its gradient
     void *query_gradient, *key_gradient, *value_gradient;  // in the forward pass unused
-    float *logsumexp, *scratch;                            // (rows, heads); of each thread
+    float* logsumexp;                                      // (rows, heads)
     const long *query_offsets, *key_offsets;
     long query_stride, key_stride, output_stride, query_gradient_stride, key_gradient_stride;
     long sentences, heads, width, longest, threads, causal;
 };
 
-extern "C" void attend_rows_fp32(const RowsAttention& rows, bool is_backward);
+void attend_rows(const RowsAttention& rows);  // forward, in fp32
 
 struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
     const long *rows, *lengths;  // places whose tokens are computed, and cells that each sentence attends to
@@ -157,12 +182,10 @@ struct Source {  // what targets attend to in forced decoding
 };
 
 // Embeddings x (rows, dim) of sources become memory, those of targets with a source hidden states. `sentences` has
-// offsets and sizes, scratch is that of `State`.
-void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch, const Source* source);
+// offsets and sizes.
+void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, const Source* source);
 
 // Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
-// scratch, rows.
-typedef void Decode(
-    const Stack&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, float*, long
-);
+// rows.
+typedef void Decode(const Stack&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, long);
 extern "C" Decode *decode_fp32, *decode_bf16;  // for cells of these types

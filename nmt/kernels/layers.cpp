@@ -13,10 +13,11 @@ static void prefetch(const void* numbers, long bytes) {
 template <class Number>
 static void attend(
     const Stack& stack, const Places& p, void* all_cells, float* out, const float* queries, const float* newest,
-    long stride, float* scratch, long rows
+    long stride, long rows
 ) {
-    long* visible = (long*)scratch;          // (longest) where the cells are
-    float* weights = scratch + 2 * p.longest;  // (heads, longest)
+    const Space space((2 + stack.heads) * p.longest);
+    long* visible = (long*)space.numbers;          // (longest) where the cells are
+    float* weights = space.numbers + 2 * p.longest;  // (heads, longest)
     Number* cells = (Number*)all_cells;
     const long dim = stack.dim, width = dim / stack.heads;
     for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
@@ -105,31 +106,32 @@ static void activate(const Stack& stack, float* x, long rows) {
         }
 }
 
-// Embeddings x (rows, dim), which become hidden states, and scratch: `rows` times dim three times, and the wider of
-// 3 * dim and the outputs of the inner product, then what products and attention need.
+// Embeddings x (rows, dim), which become hidden states, and what is computed between them.
 struct State {
     const Stack& stack;
-    float *x, *normalized, *attended, *y, *wide, *scratch;
+    float *x, *normalized, *attended, *y, *wide;  // the last one for queries, keys and values, or the inner layer
     long rows;
-    const float* not_added = nullptr;  // with pre-norm: the output of the sublayer before
+    const float* pending = nullptr;  // with pre-norm: the output of the sublayer before, which the next norm adds
+    Space space;
 
-    State(const Stack& stack, float* x, float* scratch, long rows) : stack(stack), x(x), rows(rows) {
+    State(const Stack& stack, float* x, long rows)
+        : stack(stack), x(x), rows(rows),
+          space(rows * (3 * stack.dim + std::max(3 * stack.dim, stack.layers->inner->outputs))) {
         const long size = rows * stack.dim;
-        normalized = scratch, attended = normalized + size, y = attended + size, wide = y + size;
-        this->scratch = wide + std::max(3 * size, rows * stack.layers->inner->outputs);
+        normalized = space.numbers, attended = normalized + size, y = attended + size, wide = y + size;
     }
 
     void multiply(const Product* product, const float* from, float* to, bool relu = false) const {
-        product->multiply(*product, scratch, to, from, rows, relu);
+        product->multiply(to, from, rows, relu);
     }
 
     // y = f(norm(x)), to be added later; with post-norm, x = norm(x + f(x)). `write_y` computes f.
     template <class Function>
     void sublayer(const float* const (&norm)[2], Function write_y) {
         if (stack.is_pre_norm) {
-            add_norm(x, normalized, x, not_added, norm[0], norm[1], rows, stack.dim, stack.epsilon);
+            add_norm(x, normalized, x, pending, norm[0], norm[1], rows, stack.dim, stack.epsilon);
             write_y(normalized);
-            not_added = y;
+            pending = y;
         } else {
             write_y(x);
             add_norm(normalized, x, x, y, norm[0], norm[1], rows, stack.dim, stack.epsilon);
@@ -146,7 +148,7 @@ struct State {
 
     void end() {
         if (!stack.is_pre_norm) return;
-        add_norm(x, normalized, x, not_added, stack.last_norm[0], stack.last_norm[1], rows, stack.dim, stack.epsilon);
+        add_norm(x, normalized, x, pending, stack.last_norm[0], stack.last_norm[1], rows, stack.dim, stack.epsilon);
         std::copy(normalized, normalized + rows * stack.dim, x);
     }
 };
@@ -156,23 +158,23 @@ struct State {
 template <class Number>
 static void decode(
     const Stack& stack, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
-    float* x, float* scratch, long rows
+    float* x, long rows
 ) {
     const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
     for (long row = 0; row < rows; row++)
         embedding.write(x + row * stack.dim, tokens[places[0].rows[row]], position(row), stack.dim);
-    State s(stack, x, scratch, rows);
+    State s(stack, x, rows);
     for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++, cells += 2) {
         s.sublayer(layer->norms[0], [&](const float* input) {
             s.multiply(layer->query_key_value, input, s.wide);
             for (long row = 0; row < rows; row++) rotate(stack, s.wide + row * 3 * stack.dim, position(row));
             const float* newest = s.wide + stack.dim;
-            attend<Number>(stack, places[0], cells[0], s.attended, s.wide, newest, 3 * stack.dim, s.scratch, rows);
+            attend<Number>(stack, places[0], cells[0], s.attended, s.wide, newest, 3 * stack.dim, rows);
             s.multiply(layer->output, s.attended, s.y);
         });
         s.sublayer(layer->norms[1], [&](const float* input) {
             s.multiply(layer->query, input, s.wide);
-            attend<Number>(stack, places[1], cells[1], s.attended, s.wide, nullptr, stack.dim, s.scratch, rows);
+            attend<Number>(stack, places[1], cells[1], s.attended, s.wide, nullptr, stack.dim, rows);
             s.multiply(layer->source_output, s.attended, s.y);
         });
         s.feed_forward(*layer);
@@ -202,16 +204,18 @@ static void write_weights(const Source& source, const RowsAttention& a, long lay
     }
 }
 
-void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, float* scratch, const Source* source) {
+void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, const Source* source) {
     RowsAttention rows = sentences;
-    State s(stack, x, scratch, rows.query_offsets[rows.sentences]);
+    State s(stack, x, rows.query_offsets[rows.sentences]);
     rows.output = s.attended, rows.output_stride = stack.dim;
-    rows.logsumexp = s.normalized, rows.scratch = s.scratch;  // (rows, heads) of what is not needed any more
+    rows.logsumexp = s.normalized;  // (rows, heads) of what is not needed any more
     RowsAttention to_source = rows;
     rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim;
     rows.query_stride = rows.key_stride = 3 * stack.dim, rows.causal = source != nullptr;
     if (source) {
-        to_source.key_offsets = source->offsets, to_source.query_stride = stack.dim;
+        to_source.key_offsets = source->offsets, to_source.query_stride = stack.dim, to_source.longest = 0;
+        for (long i = 0; i < rows.sentences; i++)
+            to_source.longest = std::max(to_source.longest, source->offsets[i + 1] - source->offsets[i]);
         to_source.keys = source->keys_values, to_source.values = source->keys_values + stack.dim;
         to_source.queries = s.wide, to_source.key_stride = 2 * stack.dim;
     }
@@ -222,16 +226,16 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, flo
             for (long sentence = 0; stack.rotations && sentence < rows.sentences; sentence++)
                 for (long row = rows.query_offsets[sentence]; row < rows.query_offsets[sentence + 1]; row++)
                     rotate(stack, s.wide + row * 3 * stack.dim, row - rows.query_offsets[sentence]);
-            attend_rows_fp32(rows, false);
+            attend_rows(rows);
             s.multiply(l.output, s.attended, s.y);
         });
         if (source)
             s.sublayer(l.norms[1], [&](const float* input) {
                 const Product& product = *source->key_values[layer];
                 const long count = source->offsets[rows.sentences];
-                product.multiply(product, s.scratch, source->keys_values, source->memory, count, false);
+                product.multiply(source->keys_values, source->memory, count);
                 s.multiply(l.query, input, s.wide);
-                attend_rows_fp32(to_source, false);
+                attend_rows(to_source);
                 write_weights(*source, to_source, layer);
                 s.multiply(l.source_output, s.attended, s.y);
             });

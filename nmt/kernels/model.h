@@ -4,22 +4,32 @@
 
 constexpr long FIRST = 2, LAST = 3;  // <s> and </s>; ids before </s> are never generated
 constexpr long BLOCK = 128;          // rows whose logits stay in the cache
-constexpr float CLOSE = 2;           // to the largest logit, of those that are refined
+constexpr float CLOSE = 2;           // to the largest logit, of those that are refined, or more, see `Output`
 
 struct Output {  // of the decoder's hidden states
     const Product* product;
     const Product* screen;  // eight-bit products, of which the largest are refined with the weights; or none
     const float *weights, *bias;
     long vocabulary, rounds_inputs;  // to bf16, of those that are refined
+    float norm, scale;               // the greatest of a row of weights, and with which one is in eight bits
 
-    void logits(float* to, float* x, float* scratch, long rows) const {
+    void logits(float* to, float* x, long rows) const {
         const Product& used = screen ? *screen : *product;
-        used.multiply(used, scratch, to, x, rows, false);
+        used.multiply(to, x, rows);
         for (; rows > 0; rows--, to += used.outputs, x += used.inputs) {
             std::fill(to + vocabulary, to + used.outputs, -INFINITY);
             if (screen) refine(to, x);
             for (long i = 0; bias && i < vocabulary; i++) to[i] += bias[i];
         }
+    }
+
+    // Rounding x and weights to multiples of their scales gives errors of a logit with a standard deviation of at most
+    // (scale of x * norm of weights + scale of weights * norm of x) / sqrt(12). Logits within 8 of these may be the
+    // largest.
+    float least_to_refine(float largest, const float* x) const {
+        float most = 0, squares = 0;
+        for (long i = 0; i < screen->inputs; i++) most = std::max(most, std::fabs(x[i])), squares += x[i] * x[i];
+        return largest - std::max(CLOSE, 8 * (most / 127 * norm + scale * std::sqrt(squares)) / std::sqrt(12.0f));
     }
 
     void refine(float* logits, float* x) const {
@@ -28,7 +38,7 @@ struct Output {  // of the decoder's hidden states
         for (long i = 0; rounds_inputs && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
         Floats largest = Floats{} - INFINITY;
         for (long i = 0; i < screen->outputs; i += LANES) largest = larger(largest, *(Floats*)(logits + i));
-        const float least = largest_of(largest) - CLOSE;
+        const float least = least_to_refine(largest_of(largest), x);
         for (long i = 0; i < screen->outputs; i += LANES) {
             if (!any(*(Floats*)(logits + i) >= least)) continue;
             for (long token = i; token < i + LANES; token++) {
@@ -41,6 +51,22 @@ struct Output {  // of the decoder's hidden states
     }
 };
 
+// Write the embeddings (rows, dim) of sentences, which begin at these offsets; return offsets and sizes.
+static RowsAttention embed(
+    const Embedding& embedding, const Stack& stack, const long* ids, const long* offsets, long sentences, float* x
+) {
+    RowsAttention rows{};
+    rows.query_offsets = rows.key_offsets = offsets, rows.sentences = sentences, rows.threads = 1;
+    rows.heads = stack.heads, rows.width = stack.dim / stack.heads;
+    for (long sentence = 0; sentence < sentences; sentence++) {
+        const long first = offsets[sentence], end = offsets[sentence + 1];
+        rows.longest = std::max(rows.longest, end - first);
+        for (long row = first; row < end; row++)
+            embedding.write(x + row * stack.dim, ids[row], row - first, stack.dim);
+    }
+    return rows;
+}
+
 struct Model {
     Stack encoder, decoder;
     Embedding source, target;
@@ -49,8 +75,8 @@ struct Model {
     long has_bf16_cells;
 };
 
-// What is subtracted from logits (stride), behind the vocabulary -inf: log(sum(exp)) if `normalized`, else 0; NaN if a
-// logit is none, which a maximum would not keep.
+// Return what is subtracted from logits (stride), behind the vocabulary -inf: log(sum(exp)) if `normalized`, else 0; but
+// NaN if one of them is NaN, which a maximum would not keep.
 static float normalizer_of(const float* logits, long vocabulary, long stride, bool normalized) {
     Floats largest_in_lane = Floats{} - INFINITY;
     Ints not_numbers{};

@@ -9,23 +9,22 @@ S source tokens and T target tokens with `</s>`; V vocabulary, P positions, D wi
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import ModelSettings
-from nmt.kernels.compiling import library
-from nmt.kernels.constant_products import ConstantProduct, Floats, address, empty, in_bf16, product
+from nmt.kernels.compiling import checked, library
+from nmt.kernels.constant_products import ConstantProduct, Floats, address, in_bf16, product
 from nmt.text.tokenizer import BOS
 
 Weights = Mapping[str, Floats]  # by their names in a model directory
 ENCODER_ROWS = 1024  # that are encoded at a time: of so many, the feed-forward layers fit in the cache of a core
 
 _LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
-SCRATCH = ctypes.CFUNCTYPE(_LONG, _LONG, _LONG)
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 
 # The linear maps and norms of a layer in the order in which the kernels read them; an encoder has no attention to a
@@ -118,14 +117,13 @@ class _Embedding(ctypes.Structure):
 class _Output(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("product", "screen", "weights", "bias")),
-        *((name, _LONG) for name in ("vocabulary", "rounds_inputs")),
+        *(("vocabulary", _LONG), ("rounds_inputs", _LONG), ("norm", _FLOAT), ("scale", _FLOAT)),
     )
 
 
 class ModelArguments(ctypes.Structure):
     # What it points to is kept here, since of what two threads make at a time, a cache keeps one.
     kept: Sequence[object] = ()
-    outputs: Sequence[ConstantProduct] = ()
     _fields_ = (
         *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
         *(("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG)),
@@ -135,9 +133,18 @@ class ModelArguments(ctypes.Structure):
 class _Pairs(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("source_ids", "source_offsets", "target_ids", "labels", "target_offsets")),
-        *(("count", _LONG), ("longest", _LONG), ("heads", _POINTER), ("heads_count", _LONG)),
-        *((name, _POINTER) for name in ("log_probs", "weights", "scratch")),
+        *(("count", _LONG), ("heads", _POINTER), ("heads_count", _LONG)),
+        *((name, _POINTER) for name in ("log_probs", "weights")),
     )
+
+
+class Screen(NamedTuple):
+    """Products to logits in eight bits, see `Output` in model.h."""
+
+    product: ConstantProduct
+    matrix: Floats  # (V and padding, D)
+    norm: float  # the greatest of a row
+    scale: float  # the greatest of a row in eight bits
 
 
 class NativeModel:
@@ -156,16 +163,10 @@ class NativeModel:
         assert loaded is not None
         self.settings, self._weights, self._products = settings, weights, products
         self.precision, self._vocabulary = precision, vocabulary
-        self._force, self.rows_of_logits = loaded.force, _LONG.in_dll(loaded, "rows_of_logits").value
-        self._scratch_of_attention: Callable[[int, int], int] = SCRATCH(("attention_scratch", loaded))
-        self.dim, self._heads, self.outputs = settings.dim, settings.heads, products["output"].outputs
+        self._force, self.dim = loaded.force, settings.dim
         self._layers = {stack: self._addresses_of_layers(stack) for stack in _MAPS}
         key_values = [products[f"decoder.{i}.{_KEY_VALUE}"].address for i in range(settings.decoder_layers)]
         self._key_values = (_LONG * len(key_values))(*key_values)
-        of_layers = [products[name] for name in _layer_names(settings, _MAPS)]
-        # the outputs of the widest product, and the inputs of the one that converts most of a row
-        self._wide = max(product.outputs for product in of_layers)
-        self._converts_most = max(of_layers, key=lambda product: product.scratch(1))
         self._arguments_made = dict[tuple[int, bool], ModelArguments]()
 
     def force(
@@ -180,49 +181,24 @@ class NativeModel:
         ids, labels = (np.array([*chain.from_iterable(side)]) for side in zip(*pairs, strict=True))
         target_ids = np.concatenate([[BOS], labels[:-1]])
         target_ids[target_offsets[:-1]] = BOS
-        self.check_ids(ids)
-        assert 0 <= labels.min() <= labels.max() < self._vocabulary
+        self.check_ids(ids, labels)
         sizes = [len(heads) * s * t for s, t in zip(sources, targets, strict=True)]
         log_probs, weights = np.empty(len(labels), np.float32), np.empty(sum(sizes), np.float32)
-        longest, chosen = max(*sources, *targets), np.array(heads, np.int64)
-        arguments, scratch = self.arguments(longest), self._scratch_of_force(len(ids), len(labels), longest)
+        arguments, chosen = self.arguments(max(*sources, *targets)), np.array(heads, np.int64)
         arrays = map(address, (ids, source_offsets, target_ids, labels, target_offsets))
-        of_heads, results = (address(chosen), len(heads)), map(address, (log_probs, weights, scratch))
-        self._force(ctypes.byref(arguments), ctypes.byref(_Pairs(*arrays, len(pairs), longest, *of_heads, *results)))
+        of_heads = len(pairs), address(chosen), len(heads)
+        argument = _Pairs(*arrays, *of_heads, address(log_probs), address(weights))
+        checked(self._force(ctypes.byref(arguments), ctypes.byref(argument)))
         of_pairs = np.split(log_probs, target_offsets[1:-1]), np.split(weights, np.cumsum(sizes)[:-1])
         return [
             (of_labels.tolist(), of_heads.reshape(len(heads), t, s))
             for of_labels, of_heads, s, t in zip(*of_pairs, sources, targets, strict=True)
         ]
 
-    def check_ids(self, ids: NDArray[np.int64]) -> None:
-        """Raise AssertionError unless all ids are of the source vocabulary."""
-        assert 0 <= ids.min() <= ids.max() < len(self._weights["source_embedding.tokens.weight"])
-
-    def _scratch_of_force(self, sources: int, targets: int, longest: int) -> Floats:
-        """Return space for numbers of tokens, and of the longest side."""
-        least = self._scratch_of_attention(self.dim // self._heads, longest)
-        converted = max(product.scratch(max(sources, targets)) for product in self._products.values())
-        layers = self._scratch(max(sources, targets), max(least, converted))
-        logits = min(targets, self.rows_of_logits) * self.outputs
-        return empty((3 * sources * self.dim + targets * self.dim + logits + layers,), np.float32)
-
-    def spaces_of_search(
-        self, arguments: ModelArguments, sources: tuple[int, int], targets: tuple[int, int]
-    ) -> tuple[int, int]:
-        """Return how many numbers the encoder needs, and the decoder besides hidden states and logits.
-
-        Sources are the numbers of all tokens and of the longest source, targets those of hypotheses and positions.
-        """
-        (tokens, longest), (hypotheses, positions) = sources, targets
-        rows = min(tokens, max(longest, ENCODER_ROWS))
-        to_encode = rows * self.dim + self._scratch(rows, self._scratch_of_attention(self.dim // self._heads, longest))
-        least = max(product.scratch(hypotheses) for product in arguments.outputs)
-        return to_encode, self._scratch(hypotheses, max(least, (2 + self._heads) * max(longest, positions)))
-
-    def _scratch(self, rows: int, least: int) -> int:
-        """Return how many numbers the layers need for so many rows; `least` is what attention needs."""
-        return rows * (3 * self.dim + self._wide) + max(least, self._converts_most.scratch(rows))
+    def check_ids(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
+        """Raise AssertionError unless all ids are of the vocabularies."""
+        assert 0 <= source.min() <= source.max() < len(self._weights["source_embedding.tokens.weight"])
+        assert 0 <= target.min(initial=0) <= target.max(initial=0) < self._vocabulary
 
     def arguments(self, longest: int, is_screened: bool = False) -> ModelArguments:
         """Return the arguments that are the same in each call, for positions below `longest`."""
@@ -233,11 +209,11 @@ class NativeModel:
 
     def _make_arguments(self, positions: int, is_screened: bool) -> ModelArguments:
         settings, weights, stacks = self.settings, self._weights, list[_Stack]()
-        rotations = _rotations(positions, self.dim // self._heads) if settings.positions == "rotary" else None
+        rotations = _rotations(positions, self.dim // settings.heads) if settings.positions == "rotary" else None
         kind = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
         for stack, addresses in self._layers.items():
             count, last_norm = len(addresses) // 12, self._addresses_of_norm(f"{stack}_norm")
-            sizes = count, self.dim, self._heads, settings.feed_forward, *kind
+            sizes = count, self.dim, settings.heads, settings.feed_forward, *kind
             pointers = ctypes.addressof(addresses), *last_norm, address(rotations)
             stacks.append(_Stack(*pointers, *sizes, settings.norm_epsilon))
         sinusoids = _sinusoids(positions, self.dim) if settings.positions == "sinusoidal" else None
@@ -247,21 +223,23 @@ class NativeModel:
             last = 0 if table is None else len(table) - 1
             tokens = weights.get(f"{side}_embedding.tokens.weight", weights["source_embedding.tokens.weight"])
             embeddings.append(_Embedding(address(tokens), address(table), last, self.dim**0.5))
-        product, screen = self._products["output"], self._screen if is_screened else None
+        screen = self._screen if is_screened else None
         output = _Output(
-            *(product.address, screen[0].address if screen else 0, address(screen[1] if screen else None)),
-            *(address(weights.get("output_bias")), self._vocabulary, self.precision == "bf16"),
+            *(self._products["output"].address, screen.product.address if screen else 0),
+            *(address(screen.matrix if screen else None), address(weights.get("output_bias"))),
+            *(self._vocabulary, self.precision == "bf16"),
+            *((screen.norm, screen.scale) if screen else ()),
         )
         key_values = ctypes.addressof(self._key_values)
         made = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
-        made.kept, made.outputs = (rotations, sinusoids, screen), [product, *(screen or ())[:1]]
+        made.kept = rotations, sinusoids, screen
         return made
 
     @functools.cached_property
-    def _screen(self) -> tuple[ConstantProduct, Floats] | None:
+    def _screen(self) -> Screen | None:
         """The product to logits in eight bits, and the weights that refine the largest of them.
 
-        Those at most 2 below the largest are as precise as in the other products, the rest have errors of hundredths.
+        Those that may be the largest are as precise as in the other products, the rest have errors of hundredths.
         """
         matrix = matrix_of(self._weights)
         if self.precision == "int8" or self.settings.output_bias:
@@ -271,7 +249,8 @@ class NativeModel:
             return None
         if self.precision == "bf16":
             matrix = (in_bf16(matrix).astype(np.uint32) << 16).view(np.float32)
-        return screen, matrix
+        norm, largest = np.linalg.norm(matrix, axis=1).max(), np.abs(matrix).max()
+        return Screen(screen, matrix, float(norm), float(largest) / 127)
 
     def _addresses_of_layers(self, stack: str) -> Any:
         """Return the addresses of the products and norms of each layer."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.kernels.compiling import library
+from nmt.kernels.compiling import checked, library
 from nmt.kernels.constant_products import Floats, address, empty
-from nmt.kernels.native import ENCODER_ROWS, ModelArguments, NativeModel
+from nmt.kernels.native import ENCODER_ROWS, NativeModel
 
 # Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
 # with `</s>`; 0 where there is none.
@@ -45,7 +45,7 @@ class SearchBatch(NamedTuple):
     sentences: Sequence[Sequence[int]]
     limits: Sequence[int]
     prefixes: Sequence[Sequence[int]] | None = None
-    noise: Floats | None = None  # (B, K, longest output) numbers in [0, 1), with which samples are drawn
+    noise: Floats | None = None  # (B, K, P) numbers in [0, 1), with which samples are drawn
 
 
 class _Rules(ctypes.Structure):
@@ -73,7 +73,7 @@ class _Search(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("ids", "offsets", "source_lengths")),
         *(("longest", _LONG), ("beams", _Beams), ("rules", _Rules), ("required", _POINTER), ("noise", _POINTER)),
-        *(("models", _POINTER), ("count", _LONG), ("cells", _POINTER), ("scratch", _POINTER)),
+        *(("models", _POINTER), ("count", _LONG), ("cells", _POINTER)),
     )
 
 
@@ -86,8 +86,9 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     count, positions = len(batch.sentences), max(batch.limits)
     source_lengths, ids = np.array([*map(len, batch.sentences)]), np.array([*chain.from_iterable(batch.sentences)])
     offsets, longest = np.cumsum([0, *source_lengths]), int(source_lengths.max())
+    required_ids = np.array([*chain.from_iterable(batch.prefixes or ())], np.int64)
     for model in models:
-        model.check_ids(ids)
+        model.check_ids(ids, required_ids)
     shapes = {
         **{"lengths": (count,), "limits": (count,), "history": (count, beam, 2, positions)},
         **{"log_probs": (count, beam), "tokens": (count, beam), "finished_tokens": (count, best, positions)},
@@ -98,8 +99,8 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     is_screened = has_best_only and len(models) == 1 and batch.prefixes is None
     arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
     cells = [_cells(model, count * (longest + positions * beam)) for model in models]
-    scratch = _scratch(models, arguments, (len(ids), longest), (count * beam, positions))
-    penalties, required, noise = np.array(rules.penalties, np.float32), _required(batch), _noise(batch, beam)
+    penalties, required = np.array(rules.penalties, np.float32), _required(batch)
+    assert batch.noise is None or batch.noise.shape == (count, beam, positions)
     candidates, is_normalized = 1 if rules.is_greedy else beam + 1, rules.log_probs or not rules.is_greedy
     flags = candidates, rules.growth, rules.is_greedy, is_normalized, rules.no_repeat_ngram
     pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
@@ -108,14 +109,13 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
         *map(address, (ids, offsets, source_lengths)), longest,
         (*map(address, state.values()), count, beam, best, positions),
         (address(penalties), *flags, rules.margin, rules.temperature, rules.top_p),
-        *(address(required), address(noise), ctypes.addressof(pointers), len(models), ctypes.addressof(of_cells)),
-        address(scratch),
+        *(address(required), address(batch.noise), ctypes.addressof(pointers), len(models)),
+        ctypes.addressof(of_cells),
     )  # fmt: skip
     loaded = library()
     assert loaded is not None
-    loaded.continue_search.restype = ctypes.c_bool
-    loaded.begin_search(ctypes.byref(search), _LONG(ENCODER_ROWS))
-    while loaded.continue_search(ctypes.byref(search), _LONG(_STEPS)):
+    checked(loaded.begin_search(ctypes.byref(search), _LONG(ENCODER_ROWS)))
+    while checked(loaded.continue_search(ctypes.byref(search), _LONG(_STEPS))):
         pass
     lengths = state["finished_lengths"]
     tokens = state["finished_tokens"][:, :, : lengths.max()]
@@ -136,26 +136,3 @@ def _required(batch: SearchBatch) -> NDArray[np.int64] | None:
     for row, prefix in zip(required, batch.prefixes, strict=True):
         row[: len(prefix)] = prefix
     return required
-
-
-def _noise(batch: SearchBatch, beam: int) -> Floats | None:
-    """Return the noise (B, K, P); None if there is none."""
-    if batch.noise is None:
-        return None
-    noise = np.zeros((len(batch.sentences), beam, max(batch.limits)), np.float32)
-    noise[:, :, : batch.noise.shape[2]] = batch.noise
-    return noise
-
-
-def _scratch(
-    models: Sequence[NativeModel],
-    arguments: Sequence[ModelArguments],
-    sources: tuple[int, int],
-    targets: tuple[int, int],
-) -> Floats:
-    """Return space for the encoder or a step, see `NativeModel.spaces_of_search`."""
-    spaces = [one.spaces_of_search(its, sources, targets) for one, its in zip(models, arguments, strict=True)]
-    to_encode, to_decode = map(max, zip(*spaces, strict=True))
-    hypotheses, logits = targets[0], models[0].outputs * (1 if len(models) == 1 else 2)
-    logits *= min(hypotheses, models[0].rows_of_logits)
-    return empty((max(to_encode, logits + hypotheses * sum(one.dim for one in models) + to_decode),), np.float32)

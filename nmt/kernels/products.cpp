@@ -157,8 +157,9 @@ static long tile_of(
 }
 
 template <class P>
-static void multiply(const Product& p, void* scratch, float* out, const float* x, long rows, bool relu) {
-    auto* converted = (typename P::Input*)scratch;  // (rows, at most BLOCK; inputs)
+static void multiply(const Product& p, float* out, const float* x, long rows, bool relu) {
+    const Space space(std::min(BLOCK, rows) * p.inputs / P::DEPTH);
+    auto* converted = (typename P::Input*)space.numbers;  // (rows, at most BLOCK; inputs)
     float scales[BLOCK];
     for (; rows > 0; rows -= BLOCK, x += BLOCK * p.inputs, out += BLOCK * p.outputs) {
         const long count = std::min(BLOCK, rows), tiles = (count + ROWS - 1) / ROWS;
@@ -175,12 +176,13 @@ static void multiply(const Product& p, void* scratch, float* out, const float* x
 #ifdef __AMX_BF16__
 // The same as multiply<BF16> with AMX, which multiplies tiles: 16 rows of 32 inputs times 32 inputs of 16 outputs. Two
 // tiles of rows and two of outputs are computed together.
-static void multiply_tiles(const Product& p, void* scratch, float* out, const float* x, long rows, bool relu) {
+static void multiply_tiles(const Product& p, float* out, const float* x, long rows, bool relu) {
     struct { char palette = 1, unused[15] = {}; short bytes[16]; char rows[16]; } tiles = {};
     std::fill_n(tiles.bytes, 8, 64), std::fill_n(tiles.rows, 8, LANES);
     _tile_loadconfig(&tiles);
     const long depth = p.inputs / 2, pair = 2 * LANES;
-    auto* converted = (Bfloat16*)scratch;  // (rows, at most TILE_BLOCK, and a multiple of 32; inputs)
+    const Space space(std::min(TILE_BLOCK, (rows + pair - 1) / pair * pair) * depth);
+    auto* converted = (Bfloat16*)space.numbers;  // (rows, at most TILE_BLOCK, and a multiple of 32; inputs)
     Floats sums[4][LANES];
     for (long first = 0; first < rows; first += TILE_BLOCK, x += TILE_BLOCK * p.inputs) {
         const long count = std::min(TILE_BLOCK, rows - first);
@@ -213,12 +215,11 @@ static void multiply_tiles(const Product& p, void* scratch, float* out, const fl
 #endif
 
 extern "C" {
-extern const long outputs_of_tile = WIDTH, rows_of_block = BLOCK, rows_of_tile_block = TILE_BLOCK,
-                   int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
-decltype(Product::multiply) multiply_fp32 = multiply<FP32>;
-decltype(Product::multiply) multiply_bf16 = multiply<BF16>;
+extern const long outputs_of_tile = WIDTH, int8_depth = INT8::DEPTH, zero_point = INT8::ZERO_POINT;
+decltype(Product::function) multiply_fp32 = multiply<FP32>;
+decltype(Product::function) multiply_bf16 = multiply<BF16>;
 #ifdef __AMX_BF16__
-decltype(Product::multiply) multiply_tiles_bf16 = multiply_tiles;
+decltype(Product::function) multiply_tiles_bf16 = multiply_tiles;
 #endif
-decltype(Product::multiply) multiply_int8 = multiply<INT8>;
+decltype(Product::function) multiply_int8 = multiply<INT8>;
 }

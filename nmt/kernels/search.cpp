@@ -78,12 +78,12 @@ static long draw(const float* logits, long vocabulary, float number, const Rules
     float sum = 0;
     for (long i = LAST; i < vocabulary; i++) sum += shares[i] = exponential((logits[i] - largest) / rules.temperature);
     if (rules.top_p < 1) {
-        std::vector<float> ranked(shares);
-        std::sort(ranked.begin(), ranked.end(), std::greater<float>());
-        float before = 0, least = ranked[0];
-        for (const float share : ranked) {
-            if (before > 0 && before >= rules.top_p * sum) break;
-            before += share, least = share;
+        std::vector<float> heap(shares);
+        std::make_heap(heap.begin(), heap.end());
+        float before = 0, least = heap[0];
+        for (auto end = heap.end(); end > heap.begin() && !(before > 0 && before >= rules.top_p * sum);) {
+            std::pop_heap(heap.begin(), end--);
+            before += least = *end;
         }
         sum = 0;
         for (float& share : shares) sum += share = share < least ? 0 : share;
@@ -180,7 +180,6 @@ struct Search {
     const Model* const* models;
     long count;          // of models, whose probabilities are averaged
     void* const* cells;  // of each model and layer: of the sources (B, longest), then of the targets (P, B, K)
-    float* scratch;
 
     // The cells of a layer, of so many bytes each.
     char* of_source(long model, long layer, long bytes) const {
@@ -208,28 +207,21 @@ struct Search {
     }
 };
 
-// Write the keys and values of some sources to their cells. Scratch has embeddings, and what `encode` needs.
+// Write the keys and values of some sources to their cells.
 template <class Number>
 static void encode_sources(const Search& s, long model, long first, long end) {
     const Model& m = *s.models[model];
     const long dim = m.encoder.dim, begin = s.offsets[first], count = s.offsets[end] - begin;
-    float *x = s.scratch, *rest = x + count * dim;
+    const Space memory(count * dim), keys_values(count * 2 * dim);
     std::vector<long> offsets;
     for (long sentence = first; sentence <= end; sentence++) offsets.push_back(s.offsets[sentence] - begin);
-    for (long sentence = first, row = 0; sentence < end; sentence++)
-        for (long position = 0; position < s.source_lengths[sentence]; position++, row++)
-            m.source.write(x + row * dim, s.ids[begin + row], position, dim);
-    RowsAttention sentences{};
-    sentences.query_offsets = sentences.key_offsets = offsets.data();
-    sentences.sentences = end - first, sentences.heads = m.encoder.heads, sentences.width = dim / m.encoder.heads;
-    sentences.longest = *std::max_element(s.source_lengths + first, s.source_lengths + end), sentences.threads = 1;
-    pass_rows(m.encoder, sentences, x, rest, nullptr);
+    const auto rows = embed(m.source, m.encoder, s.ids + begin, offsets.data(), end - first, memory.numbers);
+    pass_rows(m.encoder, rows, memory.numbers, nullptr);
     for (long layer = 0; layer < m.decoder.count; layer++) {
-        const Product* product = m.key_values[layer];
-        product->multiply(*product, rest + count * 2 * dim, rest, x, count, false);
+        m.key_values[layer]->multiply(keys_values.numbers, memory.numbers, count);
         Number* cells = (Number*)s.of_source(model, layer, 2 * dim * sizeof(Number));
         for (long sentence = first; sentence < end; sentence++) {
-            const float* from = rest + offsets[sentence - first] * 2 * dim;
+            const float* from = keys_values.numbers + offsets[sentence - first] * 2 * dim;
             Number* to = cells + sentence * s.longest * 2 * dim;
             for (long i = 0; i < s.source_lengths[sentence] * 2 * dim; i++) to[i] = from[i];
         }
@@ -237,7 +229,7 @@ static void encode_sources(const Search& s, long model, long first, long end) {
 }
 
 // The hidden states of a model for the newest tokens of hypotheses.
-static void decode_rows(const Search& s, long model, const std::vector<long>& rows, float* x, float* scratch) {
+static void decode_rows(const Search& s, long model, const std::vector<long>& rows, float* x) {
     const Beams& b = s.beams;
     const Model& m = *s.models[model];
     const long dim = m.decoder.dim, bytes = 2 * dim * (m.has_bf16_cells ? 2 : 4);
@@ -250,25 +242,30 @@ static void decode_rows(const Search& s, long model, const std::vector<long>& ro
         {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
     };
     Decode* decode = m.has_bf16_cells ? decode_bf16 : decode_fp32;
-    decode(m.decoder, m.target, b.tokens, places, cells.data(), x, scratch, rows.size());
+    decode(m.decoder, m.target, b.tokens, places, cells.data(), x, rows.size());
 }
 
-// The logits of a block of rows; of several models log(sum of p / count).
+// log(exp(x) + exp(y)), NaN if one of them is.
+static float log_sum(float x, float y) {
+    const float gap = std::fabs(x - y);
+    return gap < INFINITY ? std::max(x, y) + std::log1p(std::exp(-gap)) : gap == gap ? std::max(x, y) : x + y;
+}
+
+// The logits of a block of rows; of several models log(sum of p / count), with `others` as space.
 static void mean_logits(
-    const Search& s, const std::vector<float*>& hidden, long row, long rows, float* logits, float* others,
-    float* scratch
+    const Search& s, const std::vector<float*>& hidden, long row, long rows, float* logits, float* others
 ) {
     for (long m = 0; m < s.count; m++) {
         const Output& output = s.models[m]->output;
         const long stride = output.product->outputs;
         float* to = m ? others : logits;
-        output.logits(to, hidden[m] + row * s.models[m]->decoder.dim, scratch, rows);
+        output.logits(to, hidden[m] + row * s.models[m]->decoder.dim, rows);
         for (long i = 0; s.count > 1 && i < rows; i++) {
             float *of_row = to + i * stride, *sum = logits + i * stride;
             const float normalizer = normalizer_of(of_row, output.vocabulary, stride, true) + std::log((float)s.count);
             for (long token = 0; token < output.vocabulary; token++) {
-                const float x = of_row[token] - normalizer, y = m ? sum[token] : -INFINITY, most = std::max(x, y);
-                sum[token] = m ? most + std::log1p(std::exp(std::min(x, y) - most)) : x;
+                const float x = of_row[token] - normalizer;
+                sum[token] = m ? log_sum(sum[token], x) : x;
             }
         }
     }
@@ -281,53 +278,37 @@ static Candidate drawn(const Search& s, const float* logits, long place, long vo
     return {logits[token], 0, token};
 }
 
-extern "C" {
-extern const long rows_of_logits = BLOCK;
-
-// Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis, in sampling all.
-void begin_search(const Search& s, long tokens) {
-    const Beams& b = s.beams;
-    for (long first = 0, end = 0; first < b.sentences; first = end) {
-        while (end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens)) end++;
-        for (long m = 0; m < s.count; m++)
-            (s.models[m]->has_bf16_cells ? encode_sources<Bfloat16> : encode_sources<float>)(s, m, first, end);
-    }
-    for (long sentence = 0; sentence < b.sentences; sentence++) {
-        b.lengths[sentence] = 0;  // so that <s> is added
-        for (long place = 0; place < b.beam; place++)
-            b.extend(sentence, place, place && !s.rules.temperature ? -INFINITY : 0, FIRST);
-        b.lengths[sentence] = 1;
-        b.forget(sentence);
-    }
-}
-
-// At most so many steps of all hypotheses; returns whether any is active. Scratch has logits of a block, of several
-// models twice, hidden states of each model, and what `decode` needs.
-bool continue_search(const Search& s, long steps) {
+// At most so many steps of all hypotheses; returns whether any is active.
+static bool advance_all(const Search& s, long steps) {
     const Beams& b = s.beams;
     const Rules& rules = s.rules;
     const long stride = s.models[0]->output.product->outputs, vocabulary = s.models[0]->output.vocabulary;
+    const long most = b.sentences * b.beam, block = std::min(most, BLOCK);
+    long dims = 0;
+    for (long m = 0; m < s.count; m++) dims += s.models[m]->decoder.dim;
+    const Space states(most * dims), logits(block * stride), others(s.count > 1 ? block * stride : 0);
     std::vector<long> rows, tokens;
     std::vector<float> log_probs;
     std::vector<Candidate> best(rules.candidates);
     for (;; steps--) {
         rows.clear();
-        for (long place = 0; place < b.sentences * b.beam; place++)
+        for (long place = 0; place < most; place++)
             if (b.log_probs[place] > -INFINITY) rows.push_back(place);
-        const long count = rows.size(), block = std::min(count, BLOCK);
+        const long count = rows.size();
         if (!count || !steps) return count;
-        float *logits = s.scratch, *others = logits + block * stride, *x = others + (s.count > 1) * block * stride;
         std::vector<float*> hidden;
-        for (long m = 0; m < s.count; m++) hidden.push_back(x), x += count * s.models[m]->decoder.dim;
-        for (long m = 0; m < s.count; m++) decode_rows(s, m, rows, hidden[m], x);
+        float* x = states.numbers;
+        for (long m = 0; m < s.count; x += count * s.models[m++]->decoder.dim)
+            decode_rows(s, m, rows, x), hidden.push_back(x);
         log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size());
         for (long row = 0; row < count; row++) {
-            if (row % block == 0) mean_logits(s, hidden, row, std::min(block, count - row), logits, others, x);
-            float* of_row = logits + row % block * stride;
+            if (row % block == 0)
+                mean_logits(s, hidden, row, std::min(block, count - row), logits.numbers, others.numbers);
+            float* of_row = logits.numbers + row % block * stride;
             const float normalizer = normalizer_of(of_row, vocabulary, stride, rules.is_normalized);
             const long forced = s.forced(rows[row]);
             if (forced < 0) s.forbid_repeated(of_row, rows[row]);
-            if (rules.temperature && forced < 0)
+            if (rules.temperature && forced < 0 && normalizer == normalizer)
                 best[0] = drawn(s, of_row, rows[row], vocabulary);
             else
                 best_tokens(of_row, forced, stride, best);
@@ -341,5 +322,31 @@ bool continue_search(const Search& s, long steps) {
         else
             advance(b, rows, log_probs.data(), tokens.data(), rules);
     }
+}
+
+extern "C" {
+// Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis, in sampling all.
+long begin_search(const Search& s, long tokens) {
+    return unless_out_of_ram([&] {
+        const Beams& b = s.beams;
+        for (long first = 0, end = 0; first < b.sentences; first = end) {
+            while (end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens)) end++;
+            for (long m = 0; m < s.count; m++)
+                (s.models[m]->has_bf16_cells ? encode_sources<Bfloat16> : encode_sources<float>)(s, m, first, end);
+        }
+        for (long sentence = 0; sentence < b.sentences; sentence++) {
+            b.lengths[sentence] = 0;  // so that <s> is added
+            for (long place = 0; place < b.beam; place++)
+                b.extend(sentence, place, place && !s.rules.temperature ? -INFINITY : 0, FIRST);
+            b.lengths[sentence] = 1;
+            b.forget(sentence);
+        }
+        return 0;
+    });
+}
+
+// At most so many steps of all hypotheses; returns whether any is active.
+long continue_search(const Search& s, long steps) {
+    return unless_out_of_ram([&] { return advance_all(s, steps); });
 }
 }

@@ -371,8 +371,9 @@ class Translator:
                 begun = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
                 known += [(unit, replace(unit, prefix=prefix)) for prefix in begun]
         self._search([other for _, other in known], options)
-        for unit, other in known:
-            unit.found.append(other.found[0])
+        anew = [(unit.text, other.found[0].text) for unit, other in known]  # a search may not know log-probabilities
+        for (unit, _), pair, forced in zip(known, anew, self.force(anew, options), strict=True):
+            unit.found.append(Alternative(pair[1], sum(forced.token_log_probs)))
             unit.found.sort(key=lambda each: (len(options.missing_terms(unit.text, each.text)), -each.log_prob))
         for unit, _ in plain:
             del unit.found[options.search.n_best :]

@@ -1,8 +1,11 @@
 """The kernels in C++ against plain torch in float64, and the cache of the compiled library."""
 
 import math
+import resource
+import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -61,8 +64,7 @@ def product_of(weight: Tensor, bias: Tensor | None, precision: str) -> Product |
 
     def product(x: Tensor, relu: bool = False) -> Tensor:
         out, rows = x.new_empty(len(x), found.outputs), x.contiguous()
-        scratch = torch.empty(found.scratch(len(x)))
-        found.function(found.address, scratch.data_ptr(), out.data_ptr(), rows.data_ptr(), len(x), relu)
+        found.function(found.address, out.data_ptr(), rows.data_ptr(), len(x), relu)
         return out
 
     return product
@@ -233,6 +235,48 @@ def test_search_refuses_a_sentence_whose_hypotheses_are_not_numbers(beam: int) -
         except ModelError:
             refused += 1
     assert 1 < refused < 20
+
+
+@needs_native
+@torch.no_grad()
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+@pytest.mark.parametrize("chosen", [{"beam": 1}, {"beam": 3}, {"sampling": {}}], ids=str)
+def test_damaged_model_of_an_ensemble_is_refused(chosen: dict[str, Any], damaged: int) -> None:
+    models = [model_of(seed, tied_embeddings="none") for seed in range(3)]
+    models[damaged].output.weight[5] = torch.nan
+    with pytest.raises(ModelError):
+        native_engine(models).search([[5, 6, 7]], SearchOptions.model_validate(chosen))
+
+
+@needs_native
+@torch.no_grad()
+@pytest.mark.parametrize("outlier", [10, 100, 300])
+def test_greedy_search_finds_the_best_tokens_of_states_with_outliers(outlier: float) -> None:
+    """Such numbers make the scale coarse by which the others are rounded to eight bits."""
+    model = model_of(1, dim=256, tied_embeddings="none")
+    model.decoder_norm.bias[7] = outlier
+    model.output.weight[:, 7] *= 0.02
+    sentences, limit = [[token] for token in range(4, 84)], MaxLength(factor=0, extra=4)
+    exact, screened = (
+        native_engine([model]).search(sentences, SearchOptions(beam=1, max_length=limit, log_probs=log_probs))
+        for log_probs in (True, False)
+    )
+    assert [one.tokens for (one,) in screened] == [one.tokens for (one,) in exact]
+
+
+@needs_native
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
+def test_full_ram_is_an_error() -> None:
+    (model,) = native_engine([model_of(0)])._models
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pairs = [([5] * 8000 + [EOS], [6] * 8000 + [EOS])] * 20
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, before[1]))
+    try:
+        with pytest.raises(MemoryError):
+            model.force(pairs, [])
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @needs_native

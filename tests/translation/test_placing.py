@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -27,13 +28,14 @@ from nmt.text.content import NO_DIFF, compare
 from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.items import ITEM, Line, joined, pairs_of, read
 from nmt.text.words import Links, words
+from nmt.translation import translator as translating
 from nmt.translation.options import Term, TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placing import edges, place, place_terms
 from nmt.translation.result import Alternative, Unit
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.builders import LINES_WITH_ITEMS, spelling_model
+from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model, tiny_loaded_model
 
 DIAGONAL: Links = [(i, i) for i in range(9)]
 LINES = st.lists(
@@ -245,13 +247,14 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
     line, searched = "the cat and the big cat", list[str]()
     plain = Alternative("la micia e la grande micia", -1.0)
     texts = {plain.text: -1.0, "lo gatto e il gattone": -99.0, "il gatto e il gattone": log_prob}
-    found = [Alternative(text, 0.0) for text in list(texts)[1:]]
+    texts |= {"lo gatto ed il gattone": -50.0, "il gatto ed il gattone": -8.0}
+    found = [Alternative(text, 0.0) for text in list(texts)[1:3]]
     unit = Unit(Line(""), Line(line), Line(""), Line(""), line, found)
 
     def search(units: list[Unit], _: TranslateOptions) -> None:
         for one in units:
             searched.append(one.begin)
-            one.found = [Alternative(f"{one.begin} ed il gattone", -8.0 if one.begin == "il gatto" else -50.0)]
+            one.found = [Alternative(f"{one.begin} ed il gattone", 0.0)]
 
     monkeypatch.setattr(translator, "_search", search)
     monkeypatch.setattr(
@@ -270,6 +273,21 @@ def test_log_prob_of_a_text_with_a_term_is_that_of_forced_decoding(translator: T
     (forced,) = translator.force([(found.source, found.text)], options)
     assert found.log_prob == pytest.approx(sum(forced.token_log_probs), abs=1e-3)
     assert [*translator.translate(["no term"], options)] == [*translator.translate(["no term"])]
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_texts_with_terms_are_compared_by_their_log_probs(monkeypatch: pytest.MonkeyPatch, beam: int) -> None:
+    """A greedy search whose log-probabilities nobody asked for finds sums of logits, and one of an ensemble others."""
+    monkeypatch.setattr(translating, "_KNOWN_TERM", math.inf)  # ends are always translated anew
+    members = [tiny_loaded_model(dim=64, feed_forward=64, heads=4) for _ in range(2)]
+    for weight in members[1].model.parameters():
+        weight.data.mul_(1.1)
+    translator = Translator(members[0], RuntimeSettings(device="cpu"), members[1:])
+    options = translator.options(beam=beam, glossary={"cat": "gatto"}, overrides=SHORT_OUTPUT)
+    options = replace(options, search=options.search.model_copy(update={"log_probs": False}))
+    for found in translator.translate(["the cat", "a cat sleeps", "the cat and the dog"], options):
+        (forced,) = translator.force([(found.source, found.text)], options)
+        assert found.log_prob == pytest.approx(sum(forced.token_log_probs), abs=1e-3)
 
 
 def options_for(terms: dict[str, str], **changes: bool) -> TranslateOptions:
