@@ -201,12 +201,9 @@ class BatchStream:
         return position.epoch + (position.window + position.group / len(self.plan())) / window_count(self.split)
 
     def groups_in(self, epochs: int) -> int:
-        """Return the number of length groups in the first epochs, whose plans are made unless all have as many."""
-        windows = range(window_count(self.split))
-        repeated = len(windows) == 1 and all(part.weight % 1 == 0 for part in self.split.corpora)  # of the same lengths
-        planned = (DataPosition(epoch, 0, window) for epoch in range(1 if repeated else epochs) for window in windows)
-        groups = sum(len(plan_window(self.split, self.budget, self.seed, position)) for position in planned)
-        return groups * epochs if repeated else groups
+        """Return the number of length groups in the first epochs, if each window has as many as the first one."""
+        first = plan_window(self.split, self.budget, self.seed, DataPosition())
+        return len(first) * window_count(self.split) * epochs
 
     @property
     def batches_an_epoch(self) -> float:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from nmt.kernels.machine import processor_features
@@ -79,8 +80,9 @@ def _cache_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     _refuse_writable_by_others(folder)
     for left in folder.glob("compiling-*"):  # by a process that was killed
-        if time.time() - left.stat().st_mtime > _HOUR:
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process has ended compiling
+            if time.time() - left.stat().st_mtime > _HOUR:
+                shutil.rmtree(left, ignore_errors=True)
     return folder
 
 

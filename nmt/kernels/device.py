@@ -16,7 +16,7 @@ from nmt.config import ModelSettings, Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, is_oom
 from nmt.kernels.cpu import CpuKernels
-from nmt.kernels.machine import local_rank, prefers_bf16, thread_count
+from nmt.kernels.machine import has_amx, local_rank, prefers_bf16, thread_count
 from nmt.kernels.native import NativeModel, laid_out
 from nmt.kernels.reference import Kernels, Precision
 
@@ -80,14 +80,16 @@ def native_model(
 def environment(settings: RuntimeSettings) -> dict[str, str | int]:
     """Return what results depend on besides a recipe: versions of the program and its libraries, device, threads."""
     device = choose_device(settings)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    name = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}{', AMX' * has_amx()}"
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
     return {
         "nmt": __version__,
         "python": platform.python_version(),
-        **{package: version(package) for package in ("torch", "sentencepiece", "sacrebleu")},
+        **{package: version(package) for package in ("torch", "numpy", "sentencepiece", "sacrebleu")},
         "system": platform.system(),
         "device": f"{device.type} ({name})",
-        "precision": "bf16" if computes_in_bf16(settings, device) else "fp32",
+        "kernels": kernels_for(device, "bf16" if computes_in_bf16(settings, device) else "fp32").description,
         "threads": torch.get_num_threads(),
     }
 

@@ -1,4 +1,4 @@
-"""Attention of packed rows on a GPU: forward and backward passes in Triton, without atomic sums, so deterministic.
+"""Attention of all rows of a batch on a GPU: forward and backward in Triton, without atomic sums, so deterministic.
 
 N query rows, M key rows, D width, H heads, d = D/H, P tiles. A row attends to the rows of its own sentence, which are
 all in one tile (see `nmt.batching.batch`). A program computes a block of rows of one tile and one head: it owns the
@@ -39,6 +39,9 @@ def attend(
     of the same rows side by side. With `causal`, which needs the latter, a row does not attend to later rows. A row
     whose sentence has no keys gets 0. The rows may be column ranges of wider matrices.
     """
+    assert len(query_rows.tiles) == len(key_rows.tiles), "both sides must be divided into tiles together"
+    assert (len(queries), queries.size(1) % heads) == (len(query_rows.sentences), 0)
+    assert keys_values is None or len(keys_values) == len(key_rows.sentences)
     output: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
         queries, keys_values, query_rows, key_rows, heads, causal
     )

@@ -49,6 +49,7 @@ class Training:
         self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
+        self.updates_an_epoch = self.stream.batches_an_epoch / recipe.train.accumulate
         # updates whose results have not been read yet, with their target tokens and the position after them
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
@@ -63,7 +64,6 @@ class Training:
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
         recipe, model, device = self.recipe, self.model, self.updater.device
-        updates = self.stream.batches_an_epoch / recipe.train.accumulate
         threads = f" ({counted(torch.get_num_threads(), 'thread')})" if str(device) == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
         frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
@@ -75,7 +75,7 @@ class Training:
                       f"{recipe.model.decoder_layers} layers, dim {recipe.model.dim}, "
                       f"{len(self.corpus.tokenizers.target):,} pieces"),
             ("device", f"{ranks}{device}{threads}, {self.updater.kernels.precision}"),
-            ("text", f"{counted(len(self.stream.split), 'pair')} in {updates:,.0f} updates per epoch"),
+            ("text", f"{counted(len(self.stream.split), 'pair')} in {self.updates_an_epoch:,.0f} updates per epoch"),
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
@@ -113,6 +113,7 @@ class Training:
             if received is None and progress.validated_at < progress.step:
                 self.validate()
             self.save()
+            received = int(max(number for (number,) in distributed.exchange(interruption.signal or 0))) or None
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
         return reason, received
 
@@ -144,7 +145,7 @@ class Training:
         if not progress.validation_seconds:
             self.validate()
         self._read_results()
-        updates = self.stream.batches_an_epoch / settings.accumulate if every == "epoch" else every
+        updates = self.updates_an_epoch if every == "epoch" else every
         progress.last_step = distributed.on_rank_zero(lambda: progress.last_step_within(limit, updates))
         progress.time_limit = limit
         self._set_last_step()
@@ -273,7 +274,8 @@ class Training:
     def _evaluate(self, valid: PreparedSplit) -> Evaluation:
         """Compute the loss, and the scores of greedy translations."""
         recipe, decode = self.recipe, self.loaded.decode
-        loss = mean_loss(self.model, valid, max(1, recipe.train.budget // distributed.world_size()))
+        budget = max(1, recipe.train.budget // distributed.world_size())
+        loss = self.updater.with_released_memory(lambda: mean_loss(self.model, valid, budget))
         if not math.isfinite(loss):
             raise self._diverged(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
         kept = {name: getattr(decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}

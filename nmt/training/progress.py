@@ -14,6 +14,7 @@ from nmt.system.files import Marker, read_digested
 # The file by which a folder is a run.
 RUN = Marker("run.json", "nmt run", 6)
 PROGRESS_FILE, PROGRESS_VERSION = "progress.json", 1
+_BEST_KEPT = 1000  # validations; a file of far more would not be read
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
@@ -59,7 +60,7 @@ class Progress:
     seconds: float = 0.0
     validated_at: int = 0  # step of the last validation
     validations_without_gain: int = 0
-    best: list[tuple[float, float, int]] = field(default_factory=list)  # validations: (metric, loss, step), best first
+    best: list[tuple[float, float, int]] = field(default_factory=list)  # validations: metric, loss, step; best first
     interval: IntervalSums = field(default_factory=IntervalSums)
     corpus: str = ""  # fingerprint of the prepared corpus
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
@@ -75,7 +76,8 @@ class Progress:
 
         A lower loss decides between equal metrics: BLEU is 0 at the start of a training that makes progress.
         """
-        self.best = sorted([*self.best, (metric, loss, self.step)], key=lambda entry: (-entry[0], *entry[1:]))
+        validations = sorted([*self.best, (metric, loss, self.step)], key=lambda entry: (-entry[0], *entry[1:]))
+        self.best = validations[:_BEST_KEPT]
         improved = self.best[0][2] == self.step
         self.validations_without_gain = 0 if improved else self.validations_without_gain + 1
         return improved

@@ -5,7 +5,7 @@ run.json                       format, version, and the environment in which the
 recipe.yaml                    the recipe with all defaults filled in; paths in the run start there, so that a copy
                                of the run names itself
 metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped". A resumed training
-                               appends: a record takes the place of those of its own step and later ones before it
+                               appends: when it is read, a record replaces those of its own and of later steps before it
 tensorboard/                   the same numbers, samples, settings and scores for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
                                last and removed first: a folder without it is no checkpoint. progress.json has its own
@@ -46,7 +46,7 @@ from nmt.training.tensorboard import TensorBoard
 from nmt.training.update import Updater
 
 # what a killed process leaves of a file that it was writing
-_UNFINISHED = re.compile(r"\.(run\.json|recipe\.yaml|test\.json|best|last)\.[0-9a-f]{8}\.partial")
+_UNFINISHED = re.compile(r"\.(run\.json|recipe\.yaml|(valid|test)\.txt|test\.json|best|last)\.[0-9a-f]{8}\.partial")
 _STEP = "step-" + 8 * "[0-9]"
 
 

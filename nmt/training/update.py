@@ -1,7 +1,8 @@
 """One optimizer update: from batches to changed weights, on one device or on all ranks together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
@@ -14,6 +15,8 @@ from nmt.kernels.reference import Results
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.training.optimizer import FlatWeights, learning_rate, make_optimizer
+
+Result = TypeVar("Result")
 
 
 class Update:
@@ -61,14 +64,7 @@ class Updater:
         """
         self.model.train()
         self.kernels.round_weights(self.weights.all)
-        try:
-            self._add_gradients(batches, step)
-        except RuntimeError as error:
-            # the memory of recorded updates is not part of what was tried before the training
-            if not (is_oom(error) and self.kernels.release_captured()):
-                raise
-            release_cached_blocks(self.device)
-            self._add_gradients(batches, step)
+        self.with_released_memory(lambda: self._add_gradients(batches, step))
         sums = self._sums
         if self.world_size > 1:
             distributed.all_reduce(self.weights.gradient)
@@ -82,6 +78,20 @@ class Updater:
             scale *= (norm / clip_norm).clamp(min=1)
         self.kernels.step(self.optimizer, scale, sums[0].isfinite() & norm.isfinite())
         return Update(step, rate, self.kernels.read_later(torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])))
+
+    def with_released_memory(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function; if the memory is full, call it again without recorded updates.
+
+        Their memory was not counted when the largest batches were tried.
+        """
+        try:
+            return function()
+        except RuntimeError as error:
+            if not (is_oom(error) and self.kernels.release_captured()):
+                raise
+        # outside the handler, where the traceback no longer holds the tensors of the failed computation
+        release_cached_blocks(self.device)
+        return function()
 
     def _add_gradients(self, batches: Sequence[Batch], step: int) -> None:
         """Set gradients and sums to those of all batches."""

@@ -122,7 +122,9 @@ def test_folders_of_killed_compilations_are_removed(cache: Path) -> None:
     for name, age in (("compiling-old", 7200), ("compiling-new", 60)):
         (cache / name).mkdir()
         os.utime(cache / name, (time.time() - age,) * 2)
-    compile_or_load()
+    (cache / "compiling-gone").symlink_to("nowhere")  # as if another process removed it meanwhile
+    assert compile_or_load() is not None
+    (cache / "compiling-gone").unlink()
     assert [path.name for path in cache.glob("compiling-*")] == ["compiling-new"]
 
 

@@ -245,6 +245,13 @@ def test_attention_equals_torch_for_each_group(
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+def test_attention_in_fp16_is_that_of_torch() -> None:
+    batch = assemble([(Sentences.of([[7] * 9]), Sentences.of([[7] * 9]))])
+    rows, x = (batch.target, batch.target), torch.randn(10, 3 * DIM).half()
+    found, expected = (kernels.attend(x, None, rows, HEADS) for kernels in (CpuKernels(CPU), PLAIN))
+    assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("chunk", [1, 4, 1000])
 def test_loss_equals_that_in_float64(

@@ -12,6 +12,7 @@ from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
 from nmt.system.console import Console
 from nmt.text.manifest import Manifest, why_stale
+from nmt.training.loop import Training
 from nmt.training.resume import check_same_text
 from nmt.training.run import RunDirectory
 from tests.builders import recipe_in
@@ -43,6 +44,21 @@ def test_resumed_run_equals_uninterrupted_run(
     outcome = train_run(texts, run)
     assert (outcome.step, outcome.signal, outcome.reason) == (12, None, "train.stop.steps is 12")
     assert_same_run(uninterrupted, run)
+
+
+def test_signal_in_the_last_validation_ends_the_command(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Training.validate
+
+    def signal_and_validate(training: Training) -> None:
+        if training.progress.step == 5:
+            signal.raise_signal(signal.SIGTERM)
+        plain(training)
+
+    monkeypatch.setattr(Training, "validate", signal_and_validate)
+    outcome = train_run(texts, tmp_path / "run", "train.stop.steps=5", "train.validate_every=2")
+    assert (outcome.step, outcome.signal, outcome.reason) == (5, signal.SIGTERM, "train.stop.steps is 5")
 
 
 def test_resume_says_what_is_not_as_before(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

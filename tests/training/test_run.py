@@ -21,7 +21,7 @@ from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.files import write_digested
-from nmt.training.progress import PROGRESS_VERSION, IntervalSums, Progress
+from nmt.training.progress import PROGRESS_VERSION, IntervalSums, Progress, read_progress
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
@@ -132,9 +132,10 @@ def test_what_a_killed_process_left_in_checkpoints_is_removed(run: RunDirectory,
             (folder / name).write_text("x")
     kept = {path.name for path in run.checkpoint(1).iterdir()} - set(left)
     (run.path / ".run.json.0123abcd.partial").write_text("x")
+    (run.path / ".valid.txt.0123abcd.partial").write_text("x")
     (run.path / ".best.0123abcd.partial").symlink_to("checkpoints/step-00000001")
     run.open(tiny_recipe(run.path), restart)
-    assert not any(path.name.startswith((".run.json.", ".best.")) for path in run.path.iterdir())
+    assert not any(path.name.startswith((".run.json.", ".valid.txt.", ".best.")) for path in run.path.iterdir())
     assert {path.name for path in run.checkpoint(1).iterdir()} == (set(mine) if restart else kept)
     assert {path.name for path in run.checkpoint(2).iterdir()} == set(mine)
     assert {*left, *mine} <= {path.name for path in run.path.iterdir()}
@@ -324,3 +325,11 @@ def test_rank_that_does_not_find_the_checkpoint_is_an_error(run: RunDirectory, m
     monkeypatch.setattr(distributed, "on_rank_zero", lambda work: run.checkpoint(100))
     with pytest.raises(ModelError, match=r"step-00000100: rank 0 does not find .* on a disk that all machines share"):
         resume(run, trained(0)[1])
+
+
+def test_progress_of_many_validations_can_be_read(run: RunDirectory) -> None:
+    """It keeps the best thousand; a file of far more than these is refused."""
+    progress = Progress(step=20_000, best=[(100.0 - step / 1000, 3.14159265, step) for step in range(19_000)])
+    assert not progress.record_validation(50.0, 2.0)
+    directory = save(run, progress)
+    assert read_progress(directory).best == [(100.0 - step / 1000, 3.14159265, step) for step in range(1000)]

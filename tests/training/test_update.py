@@ -1,6 +1,7 @@
 """One update: accumulation equals one batch, Adam by its formulas, clipping, flat weights, results read later."""
 
 import math
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,17 @@ def test_update_does_not_wait_for_the_device(plain: bool, monkeypatch: pytest.Mo
         kept = torch.tensor([True, False])
         (kept[kept], kept.nonzero(), kept[0].item())
     assert len(recorder.operations) == 3, "the recorder detects each kind"
+
+
+def test_update_that_did_not_fit_is_released_before_it_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    updater, kept = make_updater(tiny_recipe()), list[weakref.ref[Tensor]]()
+    monkeypatch.setattr(updater.kernels, "release_captured", lambda: True)
+
+    def function() -> bool:
+        if kept:
+            return kept[0]() is None
+        large = torch.ones(1000)
+        kept.append(weakref.ref(large))
+        raise torch.OutOfMemoryError
+
+    assert updater.with_released_memory(function)
