@@ -87,6 +87,11 @@ class Rows:
         return max(1, -(-self.longest // TILE))
 
     @property
+    def recorded_shape(self) -> object:
+        """What the kernels of a pass depend on, besides numbers: attention has more programs for longer sentences."""
+        return len(self.ids), self.longest_tiles
+
+    @property
     def shape(self) -> tuple[int, int]:
         """The shape (B, L) of a grid."""
         return len(self.lengths), self.longest
@@ -189,13 +194,14 @@ class Batch:
         """The expected output (N): w1 … wn </s> of each sentence; padding at rows without a loss."""
         return self._views[6]
 
-    def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device, to which page-locked RAM is copied while the host continues."""
-        return replace(self, buffer=self.buffer.to(device, non_blocking=True))
+    def sent(self, send: Callable[[Tensor], Tensor]) -> "Batch":
+        """Return the batch where `send` copies its buffer."""
+        return replace(self, buffer=send(self.buffer))
 
-    def pinned(self) -> "Batch":
-        """Return the batch in page-locked RAM."""
-        return replace(self, buffer=self.buffer.pin_memory())
+    @property
+    def recorded_shape(self) -> object:
+        """What the kernels of a pass depend on, besides numbers."""
+        return self.layout, self.source.recorded_shape, self.target.recorded_shape
 
 
 def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices], sizes: Sizes | None = None) -> Batch:

@@ -40,7 +40,7 @@ def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Head]) -
 @torch.inference_mode()
 def _force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> list[Forced]:
     batch = assemble([(Sentences.of([source for source, _ in pairs]), Sentences.of([target for _, target in pairs]))])
-    batch = batch.to(model.device)
+    batch = batch.sent(model.kernels.sent)
     source, target = batch.source, batch.target
     layers = {layer for layer, _ in heads}
     hidden, attention = decode_with_attention(model, model.encode(source), (target, source), layers)

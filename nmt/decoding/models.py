@@ -47,5 +47,5 @@ class BatchRunner:
 
 def release_memory(models: Models) -> None:
     """Release the memory of the device that is kept for later."""
-    models[0].kernels.release_captured()
+    models[0].kernels.release_memory()
     release_cached_blocks(models[0].device)

@@ -107,7 +107,8 @@ class Search:
         self._noise = torch.zeros(self.slots, options.width, positions, device=device) if options.sampling else None
         self._record_step = self.kernels.recorder()
         # scores by their definition read padded sentences, whose shapes differ
-        self._record_rows = self.kernels.recorder_of_rows(all(model.attends_by_kernels for model in models))
+        may_record = all(model.attends_by_kernels for model in models)
+        self._encode_rows = self.kernels.recorded(partial(_keys_values, models), "the encoder", may_record)
         self._observer: Observer | None = None
 
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
@@ -156,7 +157,7 @@ class Search:
         if self._is_greedy or options.sampling is not None:
             beams.assign(extend_each(beams, log_probs.squeeze(2), tokens.squeeze(2)))
             return
-        if self.kernels.advance is not None and self._observer is None:
+        if options.beam <= self.kernels.fused_beam and self._observer is None:
             self.kernels.advance(beams, log_probs, tokens, self._penalties, self._rules)
             return
         candidates = best_candidates(beams, log_probs, tokens)
@@ -212,11 +213,8 @@ class Search:
     def _encode(self, sentences: Sequence[Sentence]) -> Encoded:
         """Encode sentences, which `_begin` begins to search."""
         in_ram = Rows.of([one.source for one in sentences], self.kernels.encoder_multiple)
-        rows, keys_values = self._record_rows(self._keys_values, in_ram)
+        rows, keys_values = self._encode_rows(in_ram)
         return Encoded(sentences, rows, keys_values)
-
-    def _keys_values(self, rows: Rows) -> list[list[Tensor]]:
-        return [model.encode_keys_values(rows) for model in self.models]
 
     def _begin(self, slots: Sequence[int], encoded: Encoded, count: int) -> Sequence[Sentence]:
         """Begin to search the next so many encoded sentences in these slots; return them."""
@@ -270,3 +268,8 @@ class Search:
         """If the host looks after each step, compute active hypotheses only."""
         if self.kernels.steps_per_look == 1:
             self._places.rows = (self.beams.log_probs.flatten() > -torch.inf).nonzero().squeeze(1)
+
+
+def _keys_values(models: Models, rows: Rows) -> list[list[Tensor]]:
+    """Return the keys and values (M, 2D) of each model and layer for source rows."""
+    return [model.encode_keys_values(rows) for model in models]

@@ -9,25 +9,15 @@ N rows, I inputs, O outputs, D width, V vocabulary.
 import gc
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 import torch
 from torch import Tensor, nn
 
-from nmt.batching.batch import TILE, Batch, Rows
+from nmt.batching.batch import TILE, Rows
 from nmt.errors import is_oom
 from nmt.kernels import triton_attention, triton_rows, triton_search
-from nmt.kernels.reference import (
-    Kernels,
-    KeysValuesOfModels,
-    Made,
-    Places,
-    Precision,
-    Product,
-    Results,
-    RowsRecorder,
-    Stream,
-)
+from nmt.kernels.reference import Given, Kernels, Made, Places, Precision, Stream
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
 _MOST_KEPT = 4  # searches of a size
@@ -43,6 +33,7 @@ class CudaKernels(Kernels):
     chunk_logits = 2**30  # 2 GiB in bf16
     encoder_multiple = 1024
     steps_per_look = 4
+    fused_beam = 16  # wider ones take minutes to compile
     advance = staticmethod(triton_search.advance)
     utilization = (0.15, 0.6)
 
@@ -52,9 +43,10 @@ class CudaKernels(Kernels):
         self._target_rows = target_rows
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.site = 0  # of the last dropout in a forward pass
-        self._captured: _Captured | None = None
+        self._update: _Recorded[Any, Any] | None = None  # of a training
         self._kept: dict[object, object] = {}  # searches, the last one that was used at the end
-        self._divisor = 1  # by how much memory that ran out has lowered the sentences of a search
+        # how often memory ran out in a search with so many positions, and those of the last one
+        self._out_of_memory, self._positions = Counter[tuple[int, int]](), (0, 0)
         if device.type == "cuda":  # else this is Triton's interpreter
             gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
             self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
@@ -73,16 +65,12 @@ class CudaKernels(Kernels):
         filled = self._target_rows if target <= self._target_rows else _multiple(target, step)
         return _multiple(max(1, source), step), filled
 
-    def moved(self, batch: Batch) -> Batch:
-        """Copy a batch by way of page-locked RAM, for which the host does not wait for the GPU."""
-        if batch.buffer.device == self.device:
-            return batch
-        # in this thread: another one that calls CUDA may end the recording of a graph
-        return batch.pinned().to(self.device)
-
     def sent(self, tensor: Tensor) -> Tensor:
         """Copy by way of page-locked RAM, for which the host does not wait for the GPU."""
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+        if self.device.type != "cuda" or tensor.device == self.device:
+            return tensor
+        # in this thread: another one that calls CUDA may end the recording of a graph
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
         """Copy to page-locked RAM; the host waits for these copies only."""
@@ -105,7 +93,13 @@ class CudaKernels(Kernels):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
         """Multiply, with the sums of the bias's gradient and the gradient of ReLU in one kernel."""
-        if bias is None or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
+            rows, weight = self.rounded(x).flatten(0, -2), self.rounded(weight).t()
+            if bias is None:  # to logits, which are fp32
+                return _product_in_fp32(rows, weight).view(*x.shape[:-1], -1)
+            multiply = torch._addmm_activation if relu else torch.addmm
+            return multiply(self.rounded(bias), rows, weight).view(*x.shape[:-1], -1)
+        if bias is None:
             return super().linear(x, weight, bias, relu)
         output: Tensor = _Linear.apply(x, weight, bias, relu, self)  # type: ignore[no-untyped-call]
         return output
@@ -138,12 +132,15 @@ class CudaKernels(Kernels):
         self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Read the logits once, with `triton_search.best_tokens`."""
+        if count > self.fused_beam + 1:
+            return super().best_tokens(logits, must_end, count, normalized)
         return triton_search.best_tokens(logits, must_end, count, normalized)
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return one of few sizes, for each of which a step is recorded."""
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
-        most = 1 << max(1, tokens // max(source, _SLOT) // self._divisor).bit_length() - 1
+        self._positions = source, target
+        most = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
         few = 1 << -(-(count - 1).bit_length() // 2) * 2  # 1, 4, 16, 64, …
         return min(few, most), source, target
 
@@ -151,10 +148,16 @@ class CudaKernels(Kernels):
         """Record a function at its second call, and replay it from then on."""
         return _Recorder(self) if self.device.type == "cuda" else super().recorder()  # in Triton's interpreter
 
-    def recorder_of_rows(self, may_record: bool) -> RowsRecorder:
-        """Record a function of rows for each number of rows that comes again."""
-        records = may_record and self.device.type == "cuda"
-        return _RowsRecorder(self) if records else super().recorder_of_rows(may_record)
+    def recorded(
+        self, function: Callable[[Given], Made], what: str, may_record: bool = True
+    ) -> Callable[[Given], tuple[Given, Made]]:
+        """Record a function of rows or a batch for each shape that comes again."""
+        if not may_record or not (self._target_rows or self.device.type == "cuda"):  # else Triton's interpreter
+            return super().recorded(function, what)
+        recorded = _Recorded(function, what, self)
+        if self._target_rows:
+            self._update = recorded
+        return recorded
 
     def kept(self, key: object, make: Callable[[], Made]) -> Made:
         """Keep the last searches with their recordings."""
@@ -185,37 +188,12 @@ class CudaKernels(Kernels):
         """Return the sum of products in fp32, without rounding it in between."""
         return _product_in_fp32(left.t(), right)
 
-    def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
-        """Record what a function computes for a layout of batches that comes again, and replay it from then on."""
-        self._captured = _Captured(function, self) if self._target_rows else None
-        return self._captured or function
-
-    def release_captured(self) -> bool:
-        """Release the memory of what is recorded; a search then has half as many sentences at a time."""
+    def release_memory(self) -> bool:
+        """Release kept searches and recorded updates, for good; such a search then has half as many sentences."""
         had_any = bool(self._kept)
         self._kept.clear()
-        self._divisor *= 2
-        return (self._captured is not None and self._captured.forget()) or had_any
-
-    def read_later(self, numbers: Tensor) -> Results:
-        """Copy to page-locked RAM, which the host need not wait for."""
-        fetched = self.fetched(numbers)
-        return lambda: list(map(float, fetched()[0].tolist()))
-
-    def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
-        """Round the weight once; logits, which have no bias, are fp32."""
-        if self.dtype is None:
-            return None
-        transposed, bias = weight.detach().to(self.dtype).t(), None if bias is None else bias.detach().to(self.dtype)
-
-        def product(x: Tensor, relu: bool = False) -> Tensor:
-            rows = x.flatten(0, -2).to(transposed.dtype)
-            if bias is None:
-                return _product_in_fp32(rows, transposed)
-            multiply = torch._addmm_activation if relu else torch.addmm
-            return multiply(bias, rows, transposed).view(*x.shape[:-1], -1)
-
-        return product
+        self._out_of_memory[self._positions] += 1
+        return (self._update is not None and self._update.forget()) or had_any
 
     def round_weights(self, weights: Tensor) -> None:
         """Round all weights at once, in place of each when it is used; until the next step of the optimizer."""
@@ -267,32 +245,33 @@ class _Linear(torch.autograd.Function):
         return gradient @ weight if needs_x else None, of_weight, of_bias, None, None
 
 
-class _Captured:
-    """A function of batches that is recorded in a CUDA graph for each layout that comes again.
+class _Recorded(Generic[Given, Made]):
+    """A function of rows or a batch that is recorded in a CUDA graph for each shape that comes again.
 
     All graphs share one pool of memory, since one of them runs at a time.
     """
 
-    def __init__(self, function: Callable[[Batch], None], kernels: CudaKernels) -> None:
-        self._function, self._kernels = function, kernels
+    def __init__(self, function: Callable[[Given], Made], what: str, kernels: CudaKernels) -> None:
+        self._function: Callable[[Given], Made] = function
+        self._what, self._kernels = what, kernels
         self._seen: Counter[object] = Counter()
-        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Batch]] = {}
+        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, Made]] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._most = _MOST_GRAPHS
 
-    def __call__(self, batch: Batch) -> None:
-        """Apply the function to a batch in RAM."""
-        # attention has more programs for sentences that are longer than a tile
-        key = batch.layout, batch.source.longest_tiles, batch.target.longest_tiles
+    def __call__(self, given: Given) -> tuple[Given, Made]:
+        """Apply the function to what is in RAM; return this on the device, and the result."""
+        key = given.recorded_shape
         self._seen[key] += 1
         if key not in self._graphs and self._seen[key] > 1 and len(self._graphs) < self._most:
-            self._record(key, batch)
+            self._record(key, given)
         if key not in self._graphs:
-            self._function(batch)
-            return
-        graph, static = self._graphs[key]
-        static.buffer.copy_(batch.pinned().buffer, non_blocking=True)
+            given = given.sent(self._kernels.sent)
+            return given, self._function(given)
+        graph, buffer, result = self._graphs[key]
+        given = given.sent(lambda tensor: buffer.copy_(tensor.pin_memory(), non_blocking=True))
         graph.replay()
+        return given, result
 
     def forget(self) -> bool:
         """Release what is recorded, for good; return whether there was anything."""
@@ -301,16 +280,22 @@ class _Captured:
         self._most = 0
         return had_any
 
-    def _record(self, key: object, batch: Batch) -> None:
-        static, site = batch.to(self._kernels.device), self._kernels.site
+    def _record(self, key: object, given: Given) -> None:
+        buffers, results, site = list[Tensor](), list[Made](), self._kernels.site
+
+        def send(tensor: Tensor) -> Tensor:
+            buffers.append(self._kernels.sent(tensor))
+            return buffers[0]
+
+        static = given.sent(send)
         try:
-            graph = _graph_of(lambda: self._function(static), self._pool)
+            graph = _graph_of(lambda: results.append(self._function(static)), self._pool)
         except RuntimeError as error:
-            self._kernels.site = site  # the same update follows
+            self._kernels.site = site  # the same computation follows
             self.forget()
-            self._kernels.problem = _reason_not_to_record(error, "an update")
+            self._kernels.problem = _reason_not_to_record(error, self._what)
             return
-        self._graphs[key] = graph, static
+        self._graphs[key] = graph, buffers[0], results[0]
 
 
 class _Recorder:
@@ -329,45 +314,6 @@ class _Recorder:
             except RuntimeError as error:
                 self._kernels.problem = _reason_not_to_record(error, "a search")
         (function if self._graph is None else self._graph.replay)()
-
-
-class _RowsRecorder:
-    """Records a function of rows for each number of rows that comes again; all graphs share one pool of memory."""
-
-    def __init__(self, kernels: CudaKernels) -> None:
-        self._kernels = kernels
-        self._seen: Counter[object] = Counter()
-        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, KeysValuesOfModels]] = {}
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def __call__(self, function: Callable[[Rows], KeysValuesOfModels], rows: Rows) -> tuple[Rows, KeysValuesOfModels]:
-        """Call the function with rows in RAM; return them on the device, and its result."""
-        key = len(rows.ids), rows.longest_tiles
-        self._seen[key] += 1
-        if key not in self._graphs and self._seen[key] > 1 and len(self._graphs) < _MOST_GRAPHS:
-            self._record(key, function, rows)
-        if key not in self._graphs:
-            rows = rows.sent(self._kernels.sent)
-            return rows, function(rows)
-        graph, buffer, result = self._graphs[key]
-        rows = rows.sent(lambda tensor: buffer.copy_(tensor.pin_memory(), non_blocking=True))
-        graph.replay()
-        return rows, result
-
-    def _record(self, key: object, function: Callable[[Rows], KeysValuesOfModels], rows: Rows) -> None:
-        buffers, results = list[Tensor](), list[KeysValuesOfModels]()
-
-        def send(tensor: Tensor) -> Tensor:
-            buffers.append(self._kernels.sent(tensor))
-            return buffers[0]
-
-        static = rows.sent(send)
-        try:
-            graph = _graph_of(lambda: results.append(function(static)), self._pool)
-        except RuntimeError as error:
-            self._kernels.problem = _reason_not_to_record(error, "the encoder")
-            return
-        self._graphs[key] = graph, buffers[0], results[0]
 
 
 def _graph_of(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:

@@ -17,18 +17,13 @@ from nmt.batching.batch import Batch, Rows
 from nmt.text.tokenizer import EOS, PAD
 
 Precision = Literal["fp32", "bf16", "int8"]
-Product = Callable[..., Tensor]  # of x (..., I), and relu=False, (..., O)
 # Of residual connections: x and the output y (..., D) of the sublayer before, which is not added to it yet.
 Stream = tuple[Tensor, Tensor | None]
 KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
 Results = Callable[[], list[float]]  # waits for numbers that a device computes
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
-
-
 Made = TypeVar("Made")
-KeysValuesOfModels = list[list[Tensor]]  # (M, 2D) of each model and layer
-# Calls a function of rows, which are in RAM; returns them on the device, and its result.
-RowsRecorder = Callable[[Callable[[Rows], KeysValuesOfModels], Rows], tuple[Rows, KeysValuesOfModels]]
+Given = TypeVar("Given", Rows, Batch)
 _BLOCK = 64  # numbers, of which only the maximum is compared at first
 
 
@@ -64,7 +59,8 @@ class Kernels:
     # Steps of a search between looks at its state. If there is one, hypotheses that have ended are left out of the next
     # step. If there are more, all places are computed, and the host waits for a look after the steps of the next one.
     steps_per_look: ClassVar[int] = 1
-    advance: ClassVar[Callable[..., None] | None] = None  # `nmt.decoding.beam.advance` in one kernel
+    fused_beam: ClassVar[int] = 0  # the widest beam for which `advance`, see `nmt.decoding.beam`, is one kernel
+    advance: ClassVar[Callable[..., None]]
     fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
@@ -86,12 +82,8 @@ class Kernels:
         """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""
         return max(1, source), max(1, target)
 
-    def moved(self, batch: Batch) -> Batch:
-        """Return a batch on the device."""
-        return batch.to(self.device)
-
     def sent(self, tensor: Tensor) -> Tensor:
-        """Return a copy on the device of a tensor in RAM."""
+        """Return a tensor on the device."""
         return tensor.to(self.device)
 
     def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
@@ -170,7 +162,8 @@ class Kernels:
         logits = logits.float()
         # log p of the first token is its logit - normalizer; log_softmax reads the logits twice, logsumexp four times
         normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if normalized else 0.0
-        forbid(logits, must_end if bool(must_end.any()) else None)  # it takes a pass over the logits
+        # to end rows takes a pass over the logits, which a host that waits for each step may save
+        forbid(logits, must_end if self.steps_per_look > 1 or bool(must_end.any()) else None)
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
@@ -186,15 +179,17 @@ class Kernels:
         """Return what calls a function, always the same one; it may be recorded, and replayed from then on."""
         return lambda function: function()
 
-    def recorder_of_rows(self, may_record: bool) -> RowsRecorder:
-        """Return what calls a function, always the same one, which may be recorded, or not.
+    def recorded(
+        self, function: Callable[[Given], Made], what: str, may_record: bool = True
+    ) -> Callable[[Given], tuple[Given, Made]]:
+        """Return a function of rows or a batch in RAM, which are returned on the device, with the result.
 
-        If it is, the next call may overwrite the results of the last one.
+        It may be recorded, and replayed where as many come again; then its results are those of the last call only.
         """
 
-        def call(function: Callable[[Rows], KeysValuesOfModels], rows: Rows) -> tuple[Rows, KeysValuesOfModels]:
-            rows = rows.sent(self.sent)
-            return rows, function(rows)
+        def call(given: Given) -> tuple[Given, Made]:
+            given = given.sent(self.sent)
+            return given, function(given)
 
         return call
 
@@ -264,12 +259,8 @@ class Kernels:
     def round_weights(self, weights: Tensor) -> None:
         """Take the weights of a training, all in one tensor, before the products of an update."""
 
-    def captured(self, function: Callable[[Batch], None]) -> Callable[[Batch], None]:
-        """Return a function of batches that may be recorded, and replayed for batches of the same layout."""
-        return function
-
-    def release_captured(self) -> bool:
-        """Release the memory of recorded functions, which are not recorded again; return whether there were any."""
+    def release_memory(self) -> bool:
+        """Release what is recorded and kept; return whether there was anything. Later searches take less at a time."""
         return False
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
@@ -289,22 +280,8 @@ class Kernels:
 
     def read_later(self, numbers: Tensor) -> Results:
         """Return a function that waits for the device to compute these numbers, and returns them."""
-        return numbers.tolist
-
-    def prepared(self, weight: Tensor, bias: Tensor | None) -> Product | None:
-        """Return the linear map of a constant weight (O, I) and bias (O), laid out for inference.
-
-        None if `linear` is as fast.
-        """
-        if self.dtype is None:
-            return None
-        weight, bias = weight.detach().to(self.dtype), None if bias is None else bias.detach().to(self.dtype)
-
-        def product(x: Tensor, relu: bool = False) -> Tensor:
-            output = F.linear(x.to(self.dtype), weight, bias)
-            return output.relu_() if relu else output
-
-        return product
+        fetched = self.fetched(numbers)
+        return lambda: list(map(float, fetched()[0].tolist()))
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return an operand of a product in the type of this precision."""

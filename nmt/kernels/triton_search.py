@@ -18,7 +18,8 @@ from nmt.kernels.reference import Places
 from nmt.text.tokenizer import BOS, EOS
 
 BLOCK = 16  # cells that a program reads at a time
-SOURCE_BLOCK, SOURCE_WARPS = 32, 2  # of the source, for all hypotheses of a sentence
+SOURCE_BLOCK, SOURCE_WARPS = 32, 2  # of the source, for all hypotheses of a sentence,
+MOST_TOGETHER = 32  # if it has at most so many, whose sums are in registers
 LANES, LANES_OF_WARP = 1024, 128  # columns of logits that a program reads at a time
 HISTORY_BLOCK = 64  # positions of hypotheses that a program copies at a time
 LOWEST = tl.constexpr(-1e30)  # less than any logit, and finite: infinity minus infinity is not a number
@@ -38,7 +39,7 @@ def attend_step(queries: Tensor, cells: Tensor, places: Places, heads: int, newe
         "SCALE_2": width**-0.5 * math.log2(math.e),
     }
     strides = queries.stride(0), *cells.stride()[:3]
-    if places.ancestors is None and places.beam > 1:
+    if places.ancestors is None and 1 < places.beam <= MOST_TOGETHER:
         _attend_together_kernel[(cells.size(1), heads)](
             queries, cells, places.lengths, output, *strides[:3], **constants,
             ROWS=max(16, triton.next_power_of_2(places.beam)), BLOCK=SOURCE_BLOCK, num_warps=SOURCE_WARPS,

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, Kernels, Product, Stream
+from nmt.kernels.reference import PLAIN, Kernels, Stream
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
@@ -130,17 +130,16 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def for_inference(self, kernels: Kernels) -> "Transformer":
-        """Return a copy in evaluation mode whose weights are laid out for inference, where that is faster.
+        """Return a copy in evaluation mode, in which the operands of products are rounded once.
 
-        All others are shared, and none may change any more.
+        All other weights are shared, and none may change any more.
         """
         copied = copy.deepcopy(self, {id(weight): weight for weight in self.parameters()} | {id(self.kernels): kernels})
         copied.compute_with(kernels)
-        parents = [module for module in copied.modules() if not isinstance(module, Linear)]
-        for parent in parents:
-            for name, linear in parent.named_children():
-                if isinstance(linear, Linear) and (product := kernels.prepared(linear.weight, linear.bias)):
-                    setattr(parent, name, PreparedLinear(linear, product))
+        for linear in copied.modules():
+            if isinstance(linear, Linear):
+                for name, weight in list(linear.named_parameters()):
+                    setattr(linear, name, nn.Parameter(kernels.rounded(weight.detach()), requires_grad=False))
         return copied.eval()
 
     def encode_keys_values(self, rows: Rows) -> list[Tensor]:
@@ -167,18 +166,6 @@ class Transformer(nn.Module):
     def parameter_count(self) -> int:
         """Return the number of weights, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-
-class PreparedLinear(nn.Module):
-    """A linear map with constant weights, laid out for inference."""
-
-    def __init__(self, linear: Linear, product: Product) -> None:
-        super().__init__()
-        self.weight, self.out_features, self.product = linear.weight, linear.out_features, product
-
-    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
-        """Map (..., I) to (..., O), followed by ReLU if asked for."""
-        return self.product(x, relu)
 
 
 class EncoderLayer(nn.Module):

@@ -54,7 +54,7 @@ class Updater:
         self._sums = torch.zeros(2, device=device)  # of losses and negative log-likelihoods
         # other scores, and dropout on the weights of attention, compute with padded tensors, whose shapes vary
         captures = self.model.attends_by_kernels and not recipe.model.attention_dropout
-        self._add_gradient = self.kernels.captured(self.add_gradient) if captures else self.add_gradient
+        self._add_gradient = self.kernels.recorded(self.add_gradient, "an update", captures)
 
     def update(self, batches: Sequence[Batch], step: int, target_tokens: int) -> Update:
         """Make update number `step` (from 1) out of one or more batches, as if they were one.
@@ -87,7 +87,7 @@ class Updater:
         try:
             return function()
         except RuntimeError as error:
-            if not (is_oom(error) and self.kernels.release_captured()):
+            if not (is_oom(error) and self.kernels.release_memory()):
                 raise
         # outside the handler, where the traceback no longer holds the tensors of the failed computation
         release_cached_blocks(self.device)
@@ -103,7 +103,7 @@ class Updater:
             self._add_gradient(batch)
 
     def add_gradient(self, batch: Batch) -> None:
-        """Add the gradient of a batch's summed loss to that of the weights, and loss and likelihood to their sums."""
-        loss, nll = self.model.loss(self.kernels.moved(batch), self.recipe.train.label_smoothing)
+        """Add the gradient of a batch's summed loss to that of the weights, and loss and nll to their sums."""
+        loss, nll = self.model.loss(batch, self.recipe.train.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
         self._sums += torch.stack((loss.detach(), nll))

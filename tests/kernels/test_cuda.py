@@ -52,7 +52,7 @@ def trained(model: Transformer, *batches: Groups) -> list[Tensor]:
     results = []
     model.zero_grad()
     for groups in batches:
-        loss, likelihood = model.loss(assemble(groups, model.kernels.sizes).to(DEVICE), 0.1)
+        loss, likelihood = model.loss(assemble(groups, model.kernels.sizes).sent(model.kernels.sent), 0.1)
         loss.backward()
         results += [loss.detach(), likelihood]
     return [*results, *(weight.grad.clone() for weight in model.parameters())]
@@ -97,9 +97,10 @@ def test_searches_have_few_sizes() -> None:
     assert kernels.search_size(100_000, 16, 42, 2048) == (32, 16, 64)  # 64 tokens a slot at least
     assert kernels.search_size(100_000, 300, 610, 2048) == (4, 512, 1024)
     assert kernels.search_size(3, 5000, 9000, 2048)[0] == 1
-    kernels.release_captured()  # memory ran out: else every batch of the rest would fail first
-    assert kernels.search_size(100_000, 16, 42, 2048)[0] == 16
+    assert kernels.search_size(100_000, 300, 610, 2048)[0] == 4
+    kernels.release_memory()  # it ran out: else every batch of the rest would fail first
     assert kernels.search_size(100_000, 300, 610, 2048)[0] == 2
+    assert kernels.search_size(100_000, 16, 42, 2048)[0] == 32, "shorter sentences fit"
     assert kernels.search_size(1, 9, 28, 2048)[0] == 1
 
 
@@ -131,7 +132,7 @@ def test_dropout_is_a_function_of_the_seed(key: str) -> None:
     losses = []
     for seed in (1, 1, 2):
         model.kernels.seed(seed)
-        losses.append(float(model.loss(assemble(groups).to(DEVICE))[0].detach()))
+        losses.append(float(model.loss(assemble(groups).sent(model.kernels.sent))[0].detach()))
     assert losses[0] == losses[1] != losses[2]
 
 
@@ -153,7 +154,7 @@ class Recorder:
         patch.setattr(torch.cuda, "graph", self.graph)
         for name in ("graph_pool_handle", "current_stream", "set_stream"):
             patch.setattr(torch.cuda, name, lambda *_: None)
-        patch.setattr(Batch, "pinned", lambda batch: batch)
+        patch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
 
     def replay(self) -> None:
         self.replays += 1
@@ -167,20 +168,20 @@ class Recorder:
 
 def test_a_layout_that_comes_again_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder, kernels, applied = Recorder(monkeypatch), CudaKernels(DEVICE, target_rows=64), list[Batch]()
-    add = kernels.captured(applied.append)
+    add = kernels.recorded(applied.append, "an update")
     short, long = ([(sentences(3), sentences(length))] for length in (4, 100))
     first, second, third, other = (assemble(groups, kernels.sizes) for groups in (short, short, short, long))
     for batch in (first, second, third, other):
         add(batch)
-    assert [batch is first for batch in applied] == [True, False, False]
-    assert applied[2] is other
+    assert [batch.buffer is first.buffer for batch in applied] == [True, False, False]
+    assert applied[2].buffer is other.buffer
     static = applied[1]  # what was recorded reads the batch that is copied into this one
     assert torch.equal(static.buffer, third.buffer)
     assert recorder.replays == 2
-    assert kernels.release_captured()
+    assert kernels.release_memory()
     add(third)
-    assert applied[3] is third, "nothing is recorded any more"
-    assert not kernels.release_captured()
+    assert applied[3].buffer is third.buffer, "nothing is recorded any more"
+    assert not kernels.release_memory()
 
 
 def test_an_update_that_cannot_be_recorded_is_computed_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +192,7 @@ def test_an_update_that_cannot_be_recorded_is_computed_without(monkeypatch: pyte
         kernels.dropout(torch.ones(4, device=DEVICE), 0.5)
         sites.append(kernels.site)
 
-    add, batch = kernels.captured(function), assemble([(sentences(3), sentences(4))], kernels.sizes)
+    add, batch = kernels.recorded(function, "an update"), assemble([(sentences(3), sentences(4))], kernels.sizes)
     for _ in range(3):
         kernels.seed(1)
         add(batch)

@@ -99,11 +99,11 @@ def test_dropout_depends_on_seed_step_rank_and_batch_only(key: str, monkeypatch:
 
 @pytest.mark.parametrize(("key", "recorded"), [("attention_dropout", False), ("activation_dropout", True)])
 def test_updates_whose_shapes_vary_are_not_recorded(key: str, recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = list[object]()
-    monkeypatch.setattr(CpuKernels, "captured", lambda _, function: functions.append(function) or function)
+    recordings = list[object]()  # whether a function may be recorded
+    monkeypatch.setattr(CpuKernels, "recorded", lambda *arguments: recordings.append(arguments[-1]))
     recipe = tiny_recipe()
     make_updater(recipe.model_copy(update={"model": recipe.model.model_copy(update={key: 0.1})}))
-    assert len(functions) == recorded
+    assert recordings == [recorded]
 
 
 @pytest.mark.usefixtures("fused")
@@ -190,7 +190,7 @@ def test_update_does_not_wait_for_the_device(plain: bool, monkeypatch: pytest.Mo
 
 def test_update_that_did_not_fit_is_released_before_it_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     updater, kept = make_updater(tiny_recipe()), list[weakref.ref[Tensor]]()
-    monkeypatch.setattr(updater.kernels, "release_captured", lambda: True)
+    monkeypatch.setattr(updater.kernels, "release_memory", lambda: True)
 
     def function() -> bool:
         if kept:
