@@ -184,7 +184,7 @@ def native_engine(models: Sequence[Transformer], precision: Precision = "fp32", 
     if len(found) < len(models):
         pytest.skip(f"there are no kernels for this model in {precision} here")
     runtime = RuntimeSettings(device="cpu", precision="fp32")
-    return NativeEngine(found, lambda: TorchEngine(models, runtime), threads)
+    return NativeEngine(found, lambda: TorchEngine.of_models(models, runtime), threads)
 
 
 def save_model(directory: Path, loaded: LoadedModel) -> None:

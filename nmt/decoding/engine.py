@@ -3,32 +3,45 @@
 Sentences are sorted by length, cut into batches, searched, and returned in order.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.batches import balanced_batches, in_halves, in_order
-from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner, Models, release_memory
-from nmt.decoding.native_engine import Engine, ForceRequest, RemoteEngine
+from nmt.decoding.batches import balanced_batches, in_halves, in_order, in_threads, length_batches
+from nmt.decoding.forced_decoding import force
+from nmt.decoding.native_engine import Engine, ForceRequest, Ids, RemoteEngine
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.results import Forced, Head, Hypothesis, Pair, sentence_too_long
-from nmt.decoding.search import search
+from nmt.decoding.results import Forced, Head, Hypothesis, Pair, pair_too_long, sentence_too_long
+from nmt.decoding.search import Models, search
 from nmt.errors import ConfigError
-from nmt.kernels.device import kernels_for, precision_for
-from nmt.model.transformer import Transformer
+from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks
 from nmt.text.tokenizer import EOS
+
+Batch = TypeVar("Batch")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class TorchEngine:
-    """Models in torch, which supports every option, device and model; see `Engine`."""
+    """Models in torch, in evaluation mode on one device: every option, device and model; see `Engine`.
 
-    def __init__(self, models: Sequence[Transformer], runtime: RuntimeSettings) -> None:
-        """Take models, which must not change while the engine is used.
+    On cores, several threads compute batches, else one at a time.
+    """
+
+    def __init__(self, models: Models) -> None:
+        self.models, self.kernels = models, models[0].kernels
+        self.description, self.problem = self.kernels.description, self.kernels.problem
+        self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_models(cls, models: Models, runtime: RuntimeSettings) -> Self:
+        """Return an engine with copies of models for inference; these must not change while it is used.
 
         Raises ConfigError for 8-bit weights, which only the kernels in C++ compute with.
         """
@@ -38,28 +51,78 @@ class TorchEngine:
                 "--precision int8: this needs a CPU, a C++ compiler, and model.dim and feed_forward in multiples of "
                 "64; leave it out, or export the model for CTranslate2 with --quantization int8"
             )
-        self.kernels = kernels_for(device, precision)
-        self.description, self.problem = self.kernels.description, self.kernels.problem
-        self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
-        self.runner = BatchRunner([model.for_inference(self.kernels) for model in models])
-
-    def search(
-        self,
-        sentences: Sequence[Sequence[int]],
-        options: SearchOptions,
-        prefixes: Sequence[Sequence[int]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first, in order; see `search_all`."""
-        return search_all(self.runner, sentences, options, prefixes)
-
-    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
-        """Return log-probabilities and attention of the first model, see `force_all`."""
-        return force_all(self.runner, pairs, budget, heads)
+        kernels = kernels_for(device, precision)
+        return cls([model.for_inference(kernels) for model in models])
 
     @property
     def threads(self) -> int:
         """The number of threads among which batches are divided."""
-        return self.runner.threads
+        return torch.get_num_threads() if self.uses_cores else 1
+
+    @property
+    def in_torch(self) -> Self:
+        """This engine."""
+        return self
+
+    def search(
+        self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, see `Engine.search`.
+
+        A batch holds at most `options.batch_tokens` padded source tokens times beam, or less than a sentence more; a
+        longer sentence is searched alone. A batch that does not fit into the memory of the device is halved. Raises
+        ConfigError if not even one sentence fits.
+        """
+        prefixes = prefixes or [()] * len(sentences)
+        lengths = [len(ids) + 1 for ids in sentences]
+        if self.kernels.steps_per_look > 1:
+            batches = list(classes_of_lengths(lengths))
+        else:
+            # beam search drops almost half of its hypotheses
+            active = self.kernels.active_hypotheses
+            most = options.batch_tokens if active is None else active * min(2, options.width)
+            batches = list(balanced_batches(lengths, options.width, options.batch_tokens, most, self.threads))
+
+        def function(batch: Sequence[tuple[Ids, Ids]]) -> list[list[Hypothesis]]:
+            return search(self.models, [ids for ids, _ in batch], options, [prefix for _, prefix in batch])
+
+        items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
+        problem = partial(sentence_too_long, options.width, f"the memory of {self.kernels.device}")
+        return self._in_batches(function, items, batches, problem)
+
+    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+        """Return log-probabilities and attention of the first model, see `Engine.force`."""
+        assert not self.models[0].training, "dropout would change the probabilities"
+        batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
+        problem = partial(pair_too_long, f"the memory of {self.kernels.device}")
+        return self._in_batches(partial(force, self.models[0], heads), pairs, batches, problem)
+
+    def _in_batches(
+        self,
+        function: Callable[[Sequence[Item]], list[Result]],
+        items: Sequence[Item],
+        batches: Sequence[Sequence[int]],
+        too_long: Callable[[Item], str],
+    ) -> list[Result]:
+        """Return the results of all items, in order, of batches of their indices."""
+        in_parts = partial(in_halves, function, too_long=too_long, release=self._release_memory)
+        return in_order(batches, self.run(in_parts, [[items[i] for i in batch] for batch in batches]))
+
+    def run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
+        """Return the result of a function of each batch, in order. Several threads may call this at a time."""
+        if not self.uses_cores:
+            with self._lock:  # a search that is kept with its recordings is one at a time
+                return list(map(function, batches))
+        threads = self.threads
+        try:
+            return in_threads(function, batches, threads, partial(torch.set_num_threads, 1))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _release_memory(self) -> None:
+        """Release the memory of the device that is kept for later."""
+        self.kernels.release_memory()
+        release_cached_blocks(self.kernels.device)
 
     def of_worker(self, ask: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread, or of a GPU a remote one."""
@@ -85,32 +148,6 @@ class TorchEngine:
         return results
 
 
-def search_all(
-    runner: BatchRunner,
-    sentences: Sequence[Sequence[int]],
-    options: SearchOptions,
-    prefixes: Sequence[Sequence[int]] | None = None,
-) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each sentence, best first, for source ids without `</s>`.
-
-    A batch holds at most `options.batch_tokens` padded source tokens times beam, or less than a sentence more; a longer
-    sentence is searched alone. A batch that does not fit into the memory of the device is halved. `prefixes` are the
-    target ids that the hypotheses of each sentence begin with. Raises ConfigError if not even one sentence fits.
-    """
-    prefixes = prefixes or [()] * len(sentences)
-    lengths = [len(ids) + 1 for ids in sentences]
-    kernels = runner.models[0].kernels
-    if kernels.steps_per_look > 1:
-        batches = list(classes_of_lengths(lengths))
-    else:
-        # beam search drops almost half of its hypotheses
-        active = kernels.active_hypotheses
-        max_hypotheses = options.batch_tokens if active is None else active * min(2, options.width)
-        batches = list(balanced_batches(lengths, options.width, options.batch_tokens, max_hypotheses, runner.threads))
-    items = [[(sentences[i], prefixes[i]) for i in batch] for batch in batches]
-    return in_order(batches, runner.run(partial(_search_batch, options=options), items))
-
-
 def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Divide sentences into classes of 1 … 16, 17 … 64, 65 … 256, … tokens, the longest first.
 
@@ -119,16 +156,3 @@ def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     for _, of_class in groupby(order, key=lambda i: max(1, (lengths[i] - 1).bit_length() - 3) // 2):
         yield list(of_class)
-
-
-def _search_batch(
-    models: Models, sentences: Sequence[tuple[Sequence[int], Sequence[int]]], options: SearchOptions
-) -> list[list[Hypothesis]]:
-    """Search one batch of sentences with their prefixes, in halves if it does not fit into the memory of the device."""
-
-    def found(part: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[Hypothesis]]:
-        return search(models, [ids for ids, _ in part], options, [prefix for _, prefix in part])
-
-    problem = partial(sentence_too_long, options.width, f"the memory of {models[0].device}")
-    ended = [([*ids, EOS], prefix) for ids, prefix in sentences]
-    return in_halves(found, ended, problem, partial(release_memory, models))

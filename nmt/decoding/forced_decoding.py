@@ -4,7 +4,6 @@ B sentences, S source length, T target length, both with `</s>`; D width, H head
 """
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -12,33 +11,16 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import assemble
-from nmt.decoding.batches import in_halves, in_order, length_batches
-from nmt.decoding.models import BatchRunner, Models, release_memory
-from nmt.decoding.results import Forced, Head, Pair, pair_too_long
+from nmt.decoding.results import Forced, Head, Pair
 from nmt.model.transformer import Transformer, decode_with_attention
 from nmt.text.prepared import Sentences
 
 _ROWS = 1024  # target tokens whose logits over the whole vocabulary are in memory at a time
 
 
-def force_all(runner: BatchRunner, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
-    """Return the result of the runner's first model for each pair, in order, with the attention of these heads.
-
-    A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is a batch by itself.
-    """
-    assert not runner.models[0].training, "dropout would change the probabilities"
-    batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
-    found = runner.run(partial(_force_batch, heads=heads), [[pairs[i] for i in batch] for batch in batches])
-    return in_order(batches, found)
-
-
-def _force_batch(models: Models, pairs: Sequence[Pair], heads: Sequence[Head]) -> list[Forced]:
-    problem = partial(pair_too_long, f"the memory of {models[0].device}")
-    return in_halves(partial(_force, models[0], heads), pairs, problem, partial(release_memory, models))
-
-
 @torch.inference_mode()
-def _force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> list[Forced]:
+def force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> list[Forced]:
+    """Return the log-probabilities of a batch of pairs, and the attention of these heads."""
     batch = assemble([(Sentences.of([source for source, _ in pairs]), Sentences.of([target for _, target in pairs]))])
     batch = batch.sent(model.kernels.sent)
     source, target = batch.source, batch.target

@@ -13,7 +13,6 @@ from nmt.text.tokenizer import EOS
 
 if TYPE_CHECKING:
     from nmt.decoding.engine import TorchEngine
-    from nmt.decoding.models import BatchRunner
 
 Ids = Sequence[int]
 Item = TypeVar("Item")
@@ -33,8 +32,8 @@ class Engine(Protocol):
         """The number of threads among which batches are divided."""
 
     @property
-    def runner(self) -> "BatchRunner":
-        """The models in torch, for what is neither; loading them takes seconds."""
+    def in_torch(self) -> "TorchEngine":
+        """These models in torch, for what is neither a search nor forced decoding; to load them takes seconds."""
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
@@ -75,9 +74,9 @@ class NativeEngine:
         return self._threads
 
     @cached_property
-    def runner(self) -> "BatchRunner":
-        """The models in torch."""
-        return self._load().runner
+    def in_torch(self) -> "TorchEngine":
+        """These models in torch."""
+        return self._load()
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
@@ -159,7 +158,7 @@ class RemoteEngine:
         self._ask = ask
 
     @property
-    def runner(self) -> "BatchRunner":
+    def in_torch(self) -> "TorchEngine":
         """Raise AssertionError: what computes is elsewhere."""
         raise AssertionError("a remote engine has no models")
 

@@ -17,14 +17,15 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.decoding.beam import Beams, Observer, advance, best_candidates, draw, extend_each
-from nmt.decoding.models import Models
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis, hypotheses
 from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.kernels.reference import Places, largest
 from nmt.model.cache import DecoderCache
+from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
+Models = Sequence[Transformer]  # one, or several as an ensemble
 Look = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
 _ROWS_PER_LOOK = 8192  # computed between two looks, if it is more than one step
 _REFILLS = 8  # slots are filled with new sentences when one in so many is free

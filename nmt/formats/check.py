@@ -7,9 +7,7 @@ translations by teacher forcing: where all agree, the two are the same function,
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nmt.decoding.engine import search_all
-from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Pair
 from nmt.errors import DataError, ModelError
@@ -47,7 +45,7 @@ class Comparison(NamedTuple):
 
 def compare(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed: float) -> Comparison:
     """Compare on all lines that are not empty. Raises ModelError with the line that differs most, if by too much."""
-    runner = BatchRunner([loaded.model])
+    engine = TorchEngine([loaded.model])
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     # with several target languages, each line is translated into one of them
     tags = [source.tag_ids([loaded.languages.target_tag(code)]) for code in loaded.languages.target]
@@ -57,9 +55,9 @@ def compare(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed:
     most = min(_LONGEST, loaded.model.settings.longest - 1)
     sources = [[*tags[number % len(tags)], *source.encode(lines[number - 1])][:most] for number in numbers]
     options = SearchOptions(beam=1)
-    found = search_all(runner, sources, options)
+    found = engine.search(sources, options)
     pairs = [(ids, best.tokens) for ids, (best,) in zip(sources, found, strict=True)]
-    expected = [forced.token_log_probs for forced in force_all(runner, pairs, options.batch_tokens)]
+    expected = [forced.token_log_probs for forced in engine.force(pairs, options.batch_tokens)]
     scored = exported(pairs)
     differences = [
         sum(abs(a - b) for a, b in zip(one, other, strict=True)) / len(one)

@@ -6,6 +6,7 @@ target pieces with `</s>`, D width, B sentences.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -13,9 +14,8 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows, same_tiles
 from nmt.decoding.batches import length_batches
-from nmt.decoding.models import Models
 from nmt.errors import ConfigError
-from nmt.model.transformer import AttentionWeights, attention_weights
+from nmt.model.transformer import AttentionWeights, Transformer, attention_weights
 from nmt.text.tokenizer import BOS, EOS
 from nmt.translation.options import checked
 
@@ -79,15 +79,16 @@ def encode(translator: "Translator", sentences: Sequence[str], to: str | None) -
     ids = _ids(translator, sentences, to)
     batches = length_batches([*map(len, ids)], translator.options(to=to).search.batch_tokens)
     vectors = torch.zeros(len(ids), translator.models[0].model.settings.dim)
-    found = translator.engine.runner.run(_means, [[ids[i] for i in batch] for batch in batches])
+    engine = translator.engine.in_torch
+    found = engine.run(partial(_means, engine.models[0]), [[ids[i] for i in batch] for batch in batches])
     for batch, means in zip(batches, found, strict=True):
         vectors[batch] = means
     return vectors
 
 
 @torch.inference_mode()
-def _means(models: Models, batch: Sequence[Sequence[int]]) -> Tensor:
-    model, rows = models[0], Rows.of(batch).to(models[0].device)
+def _means(model: Transformer, batch: Sequence[Sequence[int]]) -> Tensor:
+    rows = Rows.of(batch).to(model.device)
     memory = model.encode(rows).float()
     sums = memory.new_zeros(len(batch), memory.size(1)).index_add_(0, rows.sentences.long(), memory)
     return sums.cpu() / torch.from_numpy(rows.lengths).unsqueeze(1)

@@ -411,7 +411,7 @@ def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int
 
         if threads is not None:
             torch.set_num_threads(threads)
-        return TorchEngine([one.model for one in models], runtime)
+        return TorchEngine.of_models([one.model for one in models], runtime)
 
     precision = runtime.precision
     if precision == "auto":

@@ -15,8 +15,7 @@ import torch
 from nmt.batching.batch import Rows
 from nmt.commands.export import export
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
-from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.results import Pair
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.formats import ctranslate2
@@ -225,10 +224,10 @@ class TestCompare:
     def test_differences_are_measured_per_token(self) -> None:
         """A shift of every token by 5e-5 is allowed in fp32, one of 2e-4 or NaN is not; the worst line is named."""
         loaded = model()
-        runner = BatchRunner([loaded.model])
+        runner = TorchEngine([loaded.model])
 
         def shifted(shift: float, pairs: Sequence[Pair]) -> list[list[float]]:
-            scores = [one.token_log_probs for one in force_all(runner, pairs, 1000)]
+            scores = [one.token_log_probs for one in runner.force(pairs, 1000)]
             scores[1] = [score - shift for score in scores[1]]
             return scores
 

@@ -19,7 +19,7 @@ from tests.builders import tiny_loaded_model, tiny_model
 
 
 def engine_of(*models: Transformer) -> TorchEngine:
-    return TorchEngine(models, RuntimeSettings(device="cpu", precision="fp32"))
+    return TorchEngine.of_models(models, RuntimeSettings(device="cpu", precision="fp32"))
 
 
 SOURCE = [b" The", b" ca", b"ts", b" sleep", b"."]

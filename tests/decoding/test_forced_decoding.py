@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced, Head, Pair
 from nmt.decoding.search import search
@@ -25,7 +24,7 @@ HEADS = [(1, 0), (0, 1), (1, 1)]
 
 def force(model: Transformer, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
     """Return the results of one model."""
-    return force_all(BatchRunner([model]), pairs, budget, heads)
+    return TorchEngine([model]).force(pairs, budget, heads)
 
 
 def test_log_probs_equal_teacher_forcing() -> None:

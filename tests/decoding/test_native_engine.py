@@ -62,7 +62,7 @@ def test_both_engines_find_the_same(
 ) -> None:
     chosen = SearchOptions.model_validate({"beam": 3, "max_length": {"factor": 1, "extra": 4}, **options})
     prefixes: Sequence[Sequence[int]] | None = [ids[:2] for ids in sentences] if with_prefixes else None
-    expected = TorchEngine([model.model], RUNTIME).search(sentences, chosen, prefixes)
+    expected = TorchEngine.of_models([model.model], RUNTIME).search(sentences, chosen, prefixes)
     found = native.search(sentences, chosen, prefixes)
     assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
 
@@ -92,7 +92,7 @@ def test_both_engines_force_the_same(
     loaded = tiny_loaded_model(TOKENIZERS, dim=64, feed_forward=64, decoder_layers=2, **changes)
     engine = engine_for([loaded], RUNTIME.model_copy(update={"precision": precision}), 2)
     assert isinstance(engine, NativeEngine)
-    expected = TorchEngine([loaded.model], RUNTIME).force(pairs, budget, heads)
+    expected = TorchEngine.of_models([loaded.model], RUNTIME).force(pairs, budget, heads)
     close = {"atol": 1e-4} if precision == "fp32" else {"atol": 0.1, "rtol": 0.05}
     for found, theirs in zip(engine.force(pairs, budget, heads), expected, strict=True):
         np.testing.assert_allclose(found.token_log_probs, theirs.token_log_probs, **close)
@@ -102,14 +102,14 @@ def test_both_engines_force_the_same(
 
 def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> None:
     loaded: list[TorchEngine] = []
-    in_torch, laid_out = TorchEngine([model.model], RUNTIME), model.native("fp32")
+    in_torch, laid_out = TorchEngine.of_models([model.model], RUNTIME), model.native("fp32")
     assert laid_out is not None
     engine = NativeEngine([laid_out], lambda: loaded.append(in_torch) or in_torch, 1)  # type: ignore[func-returns-value]
     engine.search([[5, 6]], SearchOptions(n_best=2), [[7]])
     engine.force([([5, 6], [7])], 100, [(0, 0)])
     assert not loaded
     for _ in range(2):
-        assert engine.runner is in_torch.runner
+        assert engine.in_torch is in_torch
     assert loaded == [in_torch]
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import draw
-from nmt.decoding.engine import search_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
@@ -38,19 +37,19 @@ def options_for(n_best: int, extra: int = 4, batch_tokens: int = 8192, **samplin
 def test_samples_do_not_depend_on_the_batch(
     sentences: list[list[int]], order: object, budget: int, sampling: dict[str, float]
 ) -> None:
-    runner = BatchRunner([tiny_model(5, vocabulary=12)])
+    runner = TorchEngine([tiny_model(5, vocabulary=12)])
     options = options_for(3, **sampling)
-    alone = {tuple(ids): only(search_all(runner, [ids], options)) for ids in sentences}
+    alone = {tuple(ids): only(runner.search([ids], options)) for ids in sentences}
     order.shuffle(sentences)  # type: ignore[attr-defined]
     for ids, found in zip(
-        sentences, search_all(runner, sentences, options_for(3, batch_tokens=budget, **sampling)), strict=True
+        sentences, runner.search(sentences, options_for(3, batch_tokens=budget, **sampling)), strict=True
     ):
         assert_same(found, alone[tuple(ids)])
 
 
 def test_samples_do_not_depend_on_their_number() -> None:
-    runner = BatchRunner([tiny_model(2, vocabulary=12)])
-    few, many = ([one.tokens for one in only(search_all(runner, [[4, 5]], options_for(n)))] for n in (3, 9))
+    runner = TorchEngine([tiny_model(2, vocabulary=12)])
+    few, many = ([one.tokens for one in only(runner.search([[4, 5]], options_for(n)))] for n in (3, 9))
     assert Counter(map(tuple, few)) <= Counter(map(tuple, many))
     assert len(set(map(tuple, many))) > 1
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength
-from nmt.decoding.engine import search_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
@@ -112,11 +111,11 @@ def test_each_sentence_keeps_its_own_prefix_limit_and_noise(
 
 def test_sentences_of_several_classes_of_lengths_are_returned_in_order() -> None:
     model = tiny_model(2, vocabulary=9)
-    few, alone = BatchRunner([model.for_inference(FewSlots(3))]), BatchRunner([model])
+    few, alone = TorchEngine([model.for_inference(FewSlots(3))]), TorchEngine([model])
     sentences = [[4 + (i + j) % 5 for j in range(7 * i % 30)] for i in range(12)]
     options = options_of(2, max_length=MaxLength(factor=0.2, extra=3))
-    for ids, found in zip(sentences, search_all(few, sentences, options), strict=True):
-        assert_same(found, only(search_all(alone, [ids], options)))
+    for ids, found in zip(sentences, few.search(sentences, options), strict=True):
+        assert_same(found, only(alone.search([ids], options)))
 
 
 @pytest.mark.parametrize("slots", [1, 3, 8])
@@ -199,12 +198,10 @@ def test_memory_of_a_search_is_released_when_it_ends() -> None:
 def test_threads_share_a_search_that_is_kept() -> None:
     """One after the other: its state and its recordings are those of one search."""
     kernels, options = FewSlots(2), options_of(3)
-    runner = BatchRunner([tiny_model(1, vocabulary=9).for_inference(kernels)])
+    runner = TorchEngine([tiny_model(1, vocabulary=9).for_inference(kernels)])
     orders = [[ids[:-1] for ids in SENTENCES[start:] + SENTENCES[:start]] for start in range(len(SENTENCES))] * 2
-    expected = [search_all(runner, order, options) for order in orders]
+    expected = [runner.search(order, options) for order in orders]
     with ThreadPoolExecutor(4) as pool:
-        for found, alone in zip(
-            pool.map(lambda order: search_all(runner, order, options), orders), expected, strict=True
-        ):
+        for found, alone in zip(pool.map(lambda order: runner.search(order, options), orders), expected, strict=True):
             for hypotheses, others in zip(found, alone, strict=True):
                 assert_same(hypotheses, others)

@@ -92,7 +92,7 @@ def test_missing_compiler_is_a_problem_in_words(monkeypatch: pytest.MonkeyPatch)
     assert kernels.description == "torch, cpu, bf16"
     assert kernels.problem == "no compiled kernels, so this is slower: no C++ compiler found; install g++"
     with pytest.raises(ConfigError, match="int8: this needs a CPU, a C\\+\\+"):
-        TorchEngine([tiny_model()], RuntimeSettings(device="cpu", precision="int8"))
+        TorchEngine.of_models([tiny_model()], RuntimeSettings(device="cpu", precision="int8"))
 
 
 # products

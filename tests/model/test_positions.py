@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength
-from nmt.decoding.engine import search_all
-from nmt.decoding.models import BatchRunner
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.kernels.reference import PLAIN, rotary_angles, rotate_pairs
 from nmt.text.tokenizer import EOS
@@ -21,7 +20,7 @@ def test_translations_do_not_exceed_learned_positions(prefix: list[int]) -> None
     """A longer source or prefix, which a user may force, repeats the last position."""
     model = tiny_model(6, 12, positions="learned", max_positions=8)
     options = SearchOptions(beam=2, max_length=MaxLength(factor=0, extra=50), n_best=2, exact=True)
-    found = search_all(BatchRunner([model]), [[4, 5, 6], [7] * 20], options, [prefix, prefix])
+    found = TorchEngine([model]).search([[4, 5, 6], [7] * 20], options, [prefix, prefix])
     longest = max(len(one.tokens) + 1 for of_sentence in found for one in of_sentence)
     assert longest <= max(8, len(prefix) + 1)
     for source, of_sentence in zip([[4, 5, 6, EOS], [*[7] * 20, EOS]], found, strict=True):

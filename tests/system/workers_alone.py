@@ -22,7 +22,6 @@ import torch
 
 from nmt.config import MaxLength, RuntimeSettings
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.models import BatchRunner
 from nmt.decoding.native_engine import SearchRequest
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ConfigError, ModelError, NMTError
@@ -89,13 +88,13 @@ def test_processes_translate_as_one_does(uses_cores: bool, monkeypatch: pytest.M
         loaded.model.output.weight.mul_(8)  # no translations are nearly equal: sentences are searched in other batches
     alone, several = (Translator(loaded, RuntimeSettings(device="cpu"), process_count=count) for count in (1, 3))
     processes = mmap.mmap(-1, 4096)  # shared: a byte for each process, by its number modulo the size
-    run = BatchRunner.run
+    run = TorchEngine.run
 
-    def recorded(runner: BatchRunner, *rest: Any) -> Any:
+    def recorded(engine: TorchEngine, *rest: Any) -> Any:
         processes[os.getpid() % 4096] = 1
-        return run(runner, *rest)
+        return run(engine, *rest)
 
-    monkeypatch.setattr(BatchRunner, "run", recorded)
+    monkeypatch.setattr(TorchEngine, "run", recorded)
     outputs = []
     for translator in (alone, several):
         processes[:] = bytes(4096)
@@ -132,7 +131,7 @@ def _check_close(found: Any, expected: Any) -> None:
 
 
 def test_searches_with_equal_options_are_one() -> None:
-    engine = TorchEngine([tiny_model(5, vocabulary=40)], RuntimeSettings(device="cpu"))
+    engine = TorchEngine.of_models([tiny_model(5, vocabulary=40)], RuntimeSettings(device="cpu"))
     greedy, wide = (SearchOptions(beam=beam, max_length=SHORT) for beam in (1, 3))
     ids = [[4 + (number + i) % 30 for i in range(1 + number % 8)] for number in range(9)]
     requests = [

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from nmt.config import RuntimeSettings
 from nmt.decoding import engine
 from nmt.decoding.forced_decoding import Forced
-from nmt.decoding.models import Models
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
-from nmt.decoding.search import search
+from nmt.decoding.search import Models, search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, compare
 from nmt.text.glossary import Glossary, missing_terms

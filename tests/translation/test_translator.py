@@ -17,10 +17,9 @@ import nmt.translation
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
 from nmt.decoding.batches import balanced_batches, length_batches
-from nmt.decoding.engine import classes_of_lengths, search_all
-from nmt.decoding.models import BatchRunner, Models
+from nmt.decoding.engine import TorchEngine, classes_of_lengths
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
+from nmt.decoding.search import Models, search
 from nmt.errors import ConfigError
 from nmt.kernels.cpu import CpuKernels
 from nmt.model.checkpoint import LoadedModel
@@ -157,13 +156,13 @@ class TestOrder:
             assert read <= number + 2
 
     def test_identical_lines_are_searched_once(self, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-        searched: list[object] = []
+        searched, plain = list[object](), TorchEngine.search
 
-        def counting(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+        def counting(engine: TorchEngine, sentences: Sequence[Sequence[int]], *rest: Any) -> object:
             searched.extend(sentences)
-            return search_all(model, sentences, *rest)  # type: ignore[arg-type]
+            return plain(engine, sentences, *rest)
 
-        monkeypatch.setattr(engine, "search_all", counting)
+        monkeypatch.setattr(TorchEngine, "search", counting)
         found = translated_texts(translator, ["a dog", "", "the cat", "a dog", "a dog"])
         assert len(searched) == 2
         assert found[0] == found[3] == found[4]
@@ -185,15 +184,15 @@ class TestLongLines:
     )
     def test_a_line_of_100000_characters_is_split(self, translator: Translator, unit: str) -> None:
         line = (unit * 100_000)[:100_000]
-        longest = 0
+        longest, plain = 0, TorchEngine.search
 
-        def measuring(model: Transformer, sentences: Sequence[Sequence[int]], *rest: object) -> object:
+        def measuring(engine: TorchEngine, sentences: Sequence[Sequence[int]], *rest: Any) -> object:
             nonlocal longest
             longest = max([longest, *map(len, sentences)])
-            return search_all(model, sentences[:1], *rest[:1]) * len(sentences)  # type: ignore[arg-type]
+            return plain(engine, sentences[:1], *rest[:1]) * len(sentences)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "search_all", measuring)
+            patch.setattr(TorchEngine, "search", measuring)
             (translation,) = translator.translate([line], translator.options(beam=1))
         assert longest <= 200
         assert translation.units > 100 if any(map(str.isalpha, line)) else translation.text == line
@@ -292,7 +291,7 @@ class TestBatches:
 
         monkeypatch.setattr(engine, "search", full)
         with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
-            search_all(BatchRunner([loaded.model]), [[5, 6]], SearchOptions())
+            TorchEngine([loaded.model]).search([[5, 6]], SearchOptions())
 
 
 class TestModel:

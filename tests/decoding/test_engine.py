@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import MaxLength, TokenizerSettings
-from nmt.decoding.forced_decoding import force_all
-from nmt.decoding.models import BatchRunner, Models
+from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
@@ -36,31 +35,31 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def runner(model: Transformer) -> BatchRunner:
+def engine_of(model: Transformer) -> TorchEngine:
     """Return what divides batches among threads: on other devices one batch is computed at a time."""
-    return BatchRunner([model.for_inference(kernels_for(model.device))])
+    return TorchEngine([model.for_inference(kernels_for(model.device))])
 
 
 def test_results_are_in_order_and_each_thread_computes_alone(threads: int) -> None:
     torch_threads = []
 
-    def double(models: Models, batch: int) -> int:
+    def double(batch: int) -> int:
         torch_threads.append(torch.get_num_threads())
         return 2 * batch
 
-    assert runner(tiny_model(1)).run(double, range(20)) == list(range(0, 40, 2))
+    assert engine_of(tiny_model(1)).run(double, range(20)) == list(range(0, 40, 2))
     assert set(torch_threads) == {1}
 
 
 def test_error_of_a_batch_is_raised_and_the_rest_cancelled(threads: int) -> None:
     started = []
 
-    def fail(models: Models, batch: int) -> None:
+    def fail(batch: int) -> None:
         started.append(batch)
         raise ValueError(f"batch {batch}")
 
     with pytest.raises(ValueError, match="batch 0"):
-        runner(tiny_model(1)).run(fail, range(1000))
+        engine_of(tiny_model(1)).run(fail, range(1000))
     assert len(started) < 1000
 
 
@@ -72,9 +71,9 @@ def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = force_all(runner(model), pairs, 12, heads)
+        alone = engine_of(model).force(pairs, 12, heads)
         torch.set_num_threads(4)
-        together = force_all(runner(model), pairs, 12, heads)
+        together = engine_of(model).force(pairs, 12, heads)
     finally:
         torch.set_num_threads(before)
     for one, other in zip(alone, together, strict=True):
