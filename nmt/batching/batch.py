@@ -231,12 +231,12 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     source[np.delete(np.arange(source_tokens), ends[0])] = _words(groups, 0)
     labels[np.delete(np.arange(target_tokens), ends[1])] = _words(groups, 1)
     labels[ends[1]] = EOS
-    entered = np.roll(labels, 1)
-    entered[offsets[1][:-1][lengths[1] > 0]] = BOS
+    decoder_input = np.roll(labels, 1)
+    decoder_input[offsets[1][:-1][lengths[1] > 0]] = BOS
     edges = _filled(tile_edges(*offsets), layout.source + layout.target)
     arrays = (
         *(source, _positions(offsets[0]), _numbers(offsets[0])),
-        *(entered, _positions(offsets[1]), _numbers(offsets[1]), labels),
+        *(decoder_input, _positions(offsets[1]), _numbers(offsets[1]), labels),
         *(offsets[0][edges], offsets[1][edges]),
     )
     buffer = torch.from_numpy(np.concatenate(arrays).astype(np.int32))

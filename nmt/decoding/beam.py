@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import Sampling
-from nmt.decoding.options import GROWTH, MARGIN, SearchOptions
+from nmt.decoding.options import GROWTH_DIVISOR, MARGIN, SearchOptions
 from nmt.text.tokenizer import BOS, EOS
 
 
@@ -24,10 +24,10 @@ class Beams:
     tokens: Tensor  # (B, K) the newest ones
     lengths: Tensor  # (B) tokens of the active hypotheses of a sentence, with `<s>`
     limits: Tensor  # (B) the longest output, with `</s>`
-    # (B, K, 2, P) int32: the tokens of each hypothesis, and the place among the K that it, or the one that it
-    # continues, had at each position
+    # (B, K, 2, P) int32: [:, :, 0] the tokens of each hypothesis; [:, :, 1] the place, among the K, whose cell has the
+    # key and value of each token: that of the hypothesis, or of the one that it continues, at that step
     history: Tensor
-    finished: Tensor  # (B, n) normalized log-probabilities of finished hypotheses, -inf where there is none
+    finished: Tensor  # (B, n) penalized log-probabilities of finished hypotheses, -inf where there is none
     finished_log_probs: Tensor  # (B, n)
     finished_lengths: Tensor  # (B, n) with `</s>`
     finished_tokens: Tensor  # (B, n, P) with `<s>`
@@ -117,7 +117,7 @@ def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: Se
     beams = with_finished(beams, candidates, penalties)
     longest = beams.limits
     if not options.exact:
-        longest = torch.minimum(longest, beams.lengths + beams.lengths // GROWTH + 1)
+        longest = torch.minimum(longest, beams.lengths + beams.lengths // GROWTH_DIVISOR + 1)
     bounds = beams.finished[:, -1:] * penalties[longest].unsqueeze(1)
     ends = (candidates.tokens == EOS).to(torch.uint8)
     chosen = ends.argsort(dim=1, stable=True)[:, : options.beam]  # (B, K): a stable sort keeps the order of the others

@@ -75,7 +75,7 @@ class TorchEngine:
         """
         prefixes = prefixes or [()] * len(sentences)
         lengths = [len(ids) + 1 for ids in sentences]
-        if self.kernels.steps_per_look > 1:
+        if self.kernels.steps_per_fetch > 1:
             batches = list(classes_of_lengths(lengths))
         else:
             # beam search drops almost half of its hypotheses

@@ -25,7 +25,7 @@ class Engine(Protocol):
     description: str  # what computes, where, and in which precision
     problem: str | None  # why faster kernels cannot be used here
     uses_cores: bool  # whether several batches are searched at a time, one by each core
-    search_scale: int  # by how much the tokens of a batch exceed the default
+    search_scale: int  # the factor on the default `decode.batch_tokens`
 
     @property
     def threads(self) -> int:
@@ -44,7 +44,9 @@ class Engine(Protocol):
         """
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
-        """Return log-probabilities of given translations, and the attention of these heads, by the first model.
+        """Return the log-probabilities of given translations, and the attention of these heads, by the first model.
+
+        This is forced decoding: the decoder reads the given tokens in place of those that a search generates.
 
         A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is a batch by itself.
         """

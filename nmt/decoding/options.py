@@ -14,8 +14,10 @@ from nmt.kernels.constant_products import Floats
 from nmt.kernels.machine import seed_for
 from nmt.kernels.native_search import SearchRules
 
-MARGIN = 2.0  # a hypothesis whose log-probability is lower than the best one's by more than this is improbable
-GROWTH = 4  # that one becomes longer by more than a quarter of its length is improbable, too
+# unless a search is exact: hypotheses whose log-probability is lower than that of the n-th best by more than the margin
+# are dropped, and no hypothesis is expected to become longer by more than a quarter of its length
+MARGIN = 2.0
+GROWTH_DIVISOR = 4
 
 
 class SearchOptions(DecodeSettings):
@@ -76,7 +78,7 @@ class SearchOptions(DecodeSettings):
         drawn = (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)
         is_greedy = self.beam == 1 or sampling is not None
         log_probs = self.log_probs or sampling is not None
-        return SearchRules(penalties, margin, GROWTH, is_greedy, log_probs, self.no_repeat_ngram or 0, *drawn)
+        return SearchRules(penalties, margin, GROWTH_DIVISOR, is_greedy, log_probs, self.no_repeat_ngram or 0, *drawn)
 
     def noise(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> Floats | None:
         """Return a number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a limit.

@@ -57,11 +57,11 @@ class Forced:
     attention: Floats
 
 
-def pair_too_long(memory: str, pair: Pair) -> str:
+def pair_too_long(device_memory: str, pair: Pair) -> str:
     """Return the beginning of a message about a pair that does not fit into a memory."""
-    return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in {memory}"
+    return f"a pair of {len(pair[0]) + 1} and {len(pair[1]) + 1} tokens does not fit in {device_memory}"
 
 
-def sentence_too_long(width: int, memory: str, item: tuple[Sequence[int], Sequence[int]]) -> str:
+def sentence_too_long(width: int, device_memory: str, item: tuple[Sequence[int], Sequence[int]]) -> str:
     """Return the beginning of a message about a sentence, with `</s>`, and its prefix that do not fit into a memory."""
-    return f"a sentence of {len(item[0])} tokens with a beam of {width} does not fit in {memory}"
+    return f"a sentence of {len(item[0])} tokens with a beam of {width} does not fit in {device_memory}"

@@ -1,6 +1,6 @@
 """The loop of a search: models predict the next tokens of all hypotheses, and the state advances.
 
-Everything is on the device of the models, where several steps follow each other before the host looks at the result.
+Everything is on the device of the models, where several steps follow each other before the host fetches the results.
 Then the sentences that have been searched make place for others.
 
 B slots, each for a sentence; K hypotheses of each, N that are computed in a step, S positions of the source, P of the
@@ -26,8 +26,8 @@ from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
 Models = Sequence[Transformer]  # one, or several as an ensemble
-Look = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
-_ROWS_PER_LOOK = 8192  # computed between two looks, if it is more than one step
+Fetched = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
+_ROWS_PER_FETCH = 8192  # computed between two fetches, if it is more than one step
 _REFILLS = 8  # slots are filled with new sentences when one in so many is free
 
 
@@ -115,31 +115,32 @@ class Search:
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence; the longest should come first."""
         self._observer = observer
-        looks_after_steps, rows = self.kernels.steps_per_look > 1, self.slots * self.options.width
-        steps_per_look = min(self.kernels.steps_per_look, max(1, _ROWS_PER_LOOK // rows))
-        self._places.longest = self.beams.history.size(3) if looks_after_steps else 0
+        is_asynchronous, rows = self.kernels.steps_per_fetch > 1, self.slots * self.options.width
+        steps_per_fetch = min(self.kernels.steps_per_fetch, max(1, _ROWS_PER_FETCH // rows))
+        self._places.longest = self.beams.history.size(3) if is_asynchronous else 0
         self.beams.log_probs.fill_(-torch.inf)  # what a search that failed has left
-        free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()  # and the first look at a slot
+        # slots without a sentence; sentences by their slots, with the number of the first fetch that contains them
+        free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()
         encoded = self._encode(sentences[: self.slots])
-        next_sentence, looks, done = len(encoded.sentences), list[Look](), 0
+        next_sentence, fetches, fetches_read = len(encoded.sentences), list[Fetched](), 0
         found: list[list[Hypothesis]] = [[]] * len(sentences)
         while searched or encoded.count:
             few = min(len(free), encoded.count)
             if few and (few == encoded.count or few * _REFILLS >= self.slots):
                 slots, free = free[:few], free[few:]
-                begun = self._begin(slots, encoded, few)
-                searched |= {slot: (one, done + len(looks)) for slot, one in zip(slots, begun, strict=True)}
-            for _ in range(steps_per_look):
-                if not looks_after_steps:  # else it stays as it was recorded
+                begun, first_fetch = self._begin(slots, encoded, few), fetches_read + len(fetches)
+                searched |= {slot: (one, first_fetch) for slot, one in zip(slots, begun, strict=True)}
+            for _ in range(steps_per_fetch):
+                if not is_asynchronous:  # else it stays as it was recorded
                     self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
                 self._record_step(self.step)
-            looks.append(self._look())
+            fetches.append(self._fetch())
             if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
                 encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])
                 next_sentence += encoded.count
-            if len(looks) > looks_after_steps:
-                ended = looks.pop(0)([slot for slot, (_, first) in searched.items() if first <= done])
-                done += 1
+            if len(fetches) > is_asynchronous:
+                ended = fetches.pop(0)([slot for slot, (_, first) in searched.items() if first <= fetches_read])
+                fetches_read += 1
                 for slot, best in ended.items():
                     found[searched.pop(slot)[0].number] = best
                 free += ended
@@ -196,8 +197,8 @@ class Search:
         must_end = beams.limits[sentences] == lengths
         count = 1 if self._is_greedy else options.beam + 1
         if not self._has_rules and options.sampling is None:
-            normalized = options.log_probs or not self._is_greedy
-            return self.kernels.best_tokens(logits, must_end, count, normalized)
+            as_log_probs = options.log_probs or not self._is_greedy
+            return self.kernels.best_tokens(logits, must_end, count, as_log_probs)
         logits = logits.float()
         log_probs = logits.log_softmax(-1)
         required = None if self._required is None else self._required[sentences, lengths - 1]
@@ -223,7 +224,7 @@ class Search:
         encoded.first = end
         sentences = encoded.sentences[start:end]
         numbers = [slots, [len(one.source) for one in sentences], [one.limit for one in sentences]]
-        places, lengths, limits = self.kernels.sent(torch.tensor(numbers)).unbind()
+        indices, lengths, limits = self.kernels.sent(torch.tensor(numbers)).unbind()
         of_rows, rows = encoded.rows.part(start, end)
         if not self._caches:
             self._caches = [
@@ -231,28 +232,28 @@ class Search:
                 for of_model in encoded.keys_values
             ]
         for cache, of_model in zip(self._caches, encoded.keys_values, strict=True):
-            cache.load(places, rows, lengths, [of_layer[of_rows] for of_layer in of_model])
-        self.beams.begin(places, limits, 1 if options.sampling is None else options.width)
+            cache.load(indices, rows, lengths, [of_layer[of_rows] for of_layer in of_model])
+        self.beams.begin(indices, limits, 1 if options.sampling is None else options.width)
         if self._required is not None:
             required = torch.full((count, self._required.size(1)), -1)
             for row, one in zip(required, sentences, strict=True):
                 row[: len(one.prefix)] = torch.tensor(one.prefix)
-            self._required.index_copy_(0, places, self.kernels.sent(required))
+            self._required.index_copy_(0, indices, self.kernels.sent(required))
         if self._noise is not None:
             drawn = options.noise([one.source for one in sentences], [one.limit for one in sentences])
             noise = torch.from_numpy(drawn)
-            self._noise[:, :, : noise.size(2)].index_copy_(0, places, self.kernels.sent(noise))
+            self._noise[:, :, : noise.size(2)].index_copy_(0, indices, self.kernels.sent(noise))
         self._select_rows()
         return sentences
 
-    def _look(self) -> Look:
+    def _fetch(self) -> Fetched:
         """Return a function that returns the hypotheses of those of some slots whose search has ended by now."""
         self._select_rows()
         beams = self.beams
         active = (beams.log_probs > -torch.inf).any(1)
         fetched = self.kernels.fetched(active, beams.finished_tokens, beams.finished_log_probs, beams.finished_lengths)
 
-        def look(slots: Sequence[int]) -> dict[int, list[Hypothesis]]:
+        def finished(slots: Sequence[int]) -> dict[int, list[Hypothesis]]:
             of_slots, tokens, *numbers = fetched()
             is_active = of_slots.tolist()
             ended = [slot for slot in slots if not is_active[slot]]
@@ -263,11 +264,11 @@ class Search:
             rows = zip(ids, log_probs, lengths, strict=True)
             return {slot: hypotheses(*row, self.options) for slot, row in zip(ended, rows, strict=True)}
 
-        return look
+        return finished
 
     def _select_rows(self) -> None:
-        """If the host looks after each step, compute active hypotheses only."""
-        if self.kernels.steps_per_look == 1:
+        """If the host fetches after each step, compute active hypotheses only."""
+        if self.kernels.steps_per_fetch == 1:
             self._places.rows = (self.beams.log_probs.flatten() > -torch.inf).nonzero().squeeze(1)
 
 

@@ -18,7 +18,7 @@ _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and their number
 
 
-class Layout(NamedTuple):
+class SentenceOffsets(NamedTuple):
     """Which rows attend to which: those of a sentence to those of the same sentence."""
 
     queries: Offsets
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
     causal: bool = False  # whether a query attends only to the keys up to its own place in the sentence
 
 
-def attend_rows(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> tuple[Tensor, Tensor]:
+def attend_rows(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> tuple[Tensor, Tensor]:
     """Return softmax(Q K^T / sqrt(d)) V (N, D) of each sentence and head, and the log of the softmax's sums (N, H).
 
     Queries are (N, D), keys and values side by side (M, 2D); if these are None, queries, keys and values are side by
@@ -42,7 +42,7 @@ def attend_rows(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> 
 
 
 def attend_rows_backward(
-    gradient: Tensor, queries: Tensor, keys_values: Tensor | None, logsumexp: Tensor, layout: Layout
+    gradient: Tensor, queries: Tensor, keys_values: Tensor | None, logsumexp: Tensor, layout: SentenceOffsets
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradients of the arguments `queries` and `keys_values` of `attend_rows`, in their types.
 
@@ -68,7 +68,9 @@ def _parts(queries: Tensor, keys_values: Tensor | None) -> _Parts:
     return queries, keys, values
 
 
-def _attend_rows(parts: _Parts, output: Tensor, logsumexp: Tensor, layout: Layout, gradients: _Parts | None) -> None:
+def _attend_rows(
+    parts: _Parts, output: Tensor, logsumexp: Tensor, layout: SentenceOffsets, gradients: _Parts | None
+) -> None:
     """Compute output and logsumexp, or from the gradient of the output those of the parts."""
     queries, keys, _ = parts
     loaded, threads = library(), torch.get_num_threads()

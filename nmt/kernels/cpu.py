@@ -71,7 +71,7 @@ class CpuKernels(Kernels):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
         """Multiply by oneDNN where it is faster."""
         x, weight = self.rounded(x), self.rounded(weight)
-        if not _fits(x, weight):
+        if not _onednn_is_faster(x, weight):
             return super().linear(x, weight, bias, relu)
         bias = None if bias is None else self.rounded(bias)
         output: Tensor = _Linear.apply(x.flatten(0, -2), weight, bias)  # type: ignore[no-untyped-call]
@@ -91,8 +91,8 @@ class CpuKernels(Kernels):
         """Attend sentence by sentence, with `attention_rows.attend_rows`."""
         if not self.has_native or queries.dtype not in (torch.float32, torch.bfloat16):
             return super().attend(queries, keys_values, rows, heads, causal)
-        shape = attention_rows.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
-        attended: Tensor = _Attention.apply(queries, keys_values, shape)  # type: ignore[no-untyped-call]
+        layout = attention_rows.SentenceOffsets(rows[0].offsets, rows[1].offsets, heads, causal)
+        attended: Tensor = _Attention.apply(queries, keys_values, layout)  # type: ignore[no-untyped-call]
         return attended
 
     def logits_chunk(self, vocabulary: int) -> int:
@@ -113,7 +113,7 @@ class CpuKernels(Kernels):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    if not _fits(x, weight):
+    if not _onednn_is_faster(x, weight):
         return torch.nn.functional.linear(x, weight, bias)
     result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return result
@@ -127,7 +127,7 @@ def _outer_product(left: Tensor, right: Tensor) -> Tensor:
     return _product(right.t(), left.t()).t()
 
 
-def _fits(x: Tensor, weight: Tensor) -> bool:
+def _onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN multiplies x (..., I) by the transpose of weight (O, I) faster than torch's default."""
     return (
         has_onednn()
@@ -186,13 +186,15 @@ class _ByteMaskDropout(torch.autograd.Function):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, shape: attention_rows.Layout) -> Tensor:
-        output, logsumexp = attention_rows.attend_rows(queries, keys_values, shape)
+    def forward(
+        ctx: Any, queries: Tensor, keys_values: Tensor | None, layout: attention_rows.SentenceOffsets
+    ) -> Tensor:
+        output, logsumexp = attention_rows.attend_rows(queries, keys_values, layout)
         ctx.save_for_backward(queries, keys_values, logsumexp)
-        ctx.shape = shape
+        ctx.layout = layout
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
         queries, keys_values, logsumexp = ctx.saved_tensors
-        return *attention_rows.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.shape), None
+        return *attention_rows.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.layout), None

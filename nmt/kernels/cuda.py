@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nmt.batching.batch import TILE, Rows
 from nmt.errors import is_oom
 from nmt.kernels import triton_attention, triton_rows, triton_search
-from nmt.kernels.reference import Given, Kernels, Made, Places, Precision, Stream
+from nmt.kernels.reference import Given, Kernels, Made, Places, Precision, Residual
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
 _MOST_KEPT = 4  # searches of a size
@@ -32,7 +32,7 @@ class CudaKernels(Kernels):
     fuses_step = True
     chunk_logits = 2**30  # 2 GiB in bf16
     encoder_multiple = 1024
-    steps_per_look = 4
+    steps_per_fetch = 4
     fused_beam = 16  # wider ones take minutes to compile
     advance = staticmethod(triton_search.advance)
     utilization = (0.15, 0.6)
@@ -104,9 +104,9 @@ class CudaKernels(Kernels):
         output: Tensor = _Linear.apply(x, weight, bias, relu, self)  # type: ignore[no-untyped-call]
         return output
 
-    def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    def add_norm(self, residual: Residual, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
         """Add and normalize in one pass, forward and backward."""
-        return triton_rows.add_norm(stream, norm, self._dropout(dropout), self.dtype or torch.float32)
+        return triton_rows.add_norm(residual, norm, self._dropout(dropout), self.dtype or torch.float32)
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
         """Draw the masks again in the backward pass, in place of keeping them."""
@@ -129,12 +129,12 @@ class CudaKernels(Kernels):
         return triton_search.attend_step(queries, cells, places, heads, newest)
 
     def best_tokens(
-        self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
+        self, logits: Tensor, must_end: Tensor, count: int, as_log_probs: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Read the logits once, with `triton_search.best_tokens`."""
         if count > self.fused_beam + 1:
-            return super().best_tokens(logits, must_end, count, normalized)
-        return triton_search.best_tokens(logits, must_end, count, normalized)
+            return super().best_tokens(logits, must_end, count, as_log_probs)
+        return triton_search.best_tokens(logits, must_end, count, as_log_probs)
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return one of few sizes, for each of which a step is recorded."""

@@ -12,7 +12,7 @@ struct Pairs {
 extern "C" long force(const Model& m, const Pairs& p) {
     return unless_out_of_ram([&] {
         const long dim = m.decoder.dim, sources = p.source_offsets[p.count], targets = p.target_offsets[p.count];
-        const long stride = m.output.product->outputs, block = std::min(targets, BLOCK);
+        const long stride = m.output.product->outputs, block = std::min(targets, LOGIT_ROWS);
         const Space memory(sources * dim), keys_values(sources * 2 * dim), hidden(targets * dim);
         const Space logits(block * stride);
         pass_rows(

@@ -142,7 +142,8 @@ void attend_rows(const RowsAttention& rows);  // forward, in fp32
 struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
     const long *rows, *lengths;  // places whose tokens are computed, and cells that each sentence attends to
     const int* ancestors;
-    long of_position, of_sentence, of_place, of_ancestors, beam, longest;
+    long position_stride, sentence_stride, place_stride, ancestors_stride;  // in numbers
+    long beam, longest;
 };
 
 struct Layer {

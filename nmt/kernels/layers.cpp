@@ -22,9 +22,9 @@ static void attend(
     const long dim = stack.dim, width = dim / stack.heads;
     for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
         const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
-        const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.of_ancestors : nullptr;
+        const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.ancestors_stride : nullptr;
         for (long i = 0; i < count; i++)
-            visible[i] = i * p.of_position + sentence * p.of_sentence + (ancestors ? ancestors[i] * p.of_place : 0);
+            visible[i] = i * p.position_stride + sentence * p.sentence_stride + (ancestors ? ancestors[i] * p.place_stride : 0);
         if (newest) {
             Number* own = cells + visible[count - 1];
             for (long j = 0; j < 2 * dim; j++) own[j] = newest[j];
@@ -107,14 +107,14 @@ static void activate(const Stack& stack, float* x, long rows) {
 }
 
 // Embeddings x (rows, dim), which become hidden states, and what is computed between them.
-struct State {
+struct Workspace {
     const Stack& stack;
     float *x, *normalized, *attended, *y, *wide;  // the last one for queries, keys and values, or the inner layer
     long rows;
     const float* pending = nullptr;  // with pre-norm: the output of the sublayer before, which the next norm adds
     Space space;
 
-    State(const Stack& stack, float* x, long rows)
+    Workspace(const Stack& stack, float* x, long rows)
         : stack(stack), x(x), rows(rows),
           space(rows * (3 * stack.dim + std::max(3 * stack.dim, stack.layers->inner->outputs))) {
         const long size = rows * stack.dim;
@@ -163,7 +163,7 @@ static void decode(
     const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
     for (long row = 0; row < rows; row++)
         embedding.write(x + row * stack.dim, tokens[places[0].rows[row]], position(row), stack.dim);
-    State s(stack, x, rows);
+    Workspace s(stack, x, rows);
     for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++, cells += 2) {
         s.sublayer(layer->norms[0], [&](const float* input) {
             s.multiply(layer->query_key_value, input, s.wide);
@@ -206,7 +206,7 @@ static void write_weights(const Source& source, const RowsAttention& a, long lay
 
 void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, const Source* source) {
     RowsAttention rows = sentences;
-    State s(stack, x, rows.query_offsets[rows.sentences]);
+    Workspace s(stack, x, rows.query_offsets[rows.sentences]);
     rows.output = s.attended, rows.output_stride = stack.dim;
     rows.logsumexp = s.normalized;  // (rows, heads) of what is not needed any more
     RowsAttention to_source = rows;

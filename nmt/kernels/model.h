@@ -2,8 +2,8 @@
 #pragma once
 #include "kernels.h"
 
-constexpr long FIRST = 2, LAST = 3;  // <s> and </s>; ids before </s> are never generated
-constexpr long BLOCK = 128;          // rows whose logits stay in the cache
+constexpr long BOS = 2, EOS = 3;  // <s> and </s>; ids before </s> are never generated
+constexpr long LOGIT_ROWS = 128;          // rows whose logits stay in the cache
 constexpr float CLOSE = 2;           // to the largest logit, of those that are refined, or more, see `Output`
 
 struct Output {  // of the decoder's hidden states
@@ -33,7 +33,7 @@ struct Output {  // of the decoder's hidden states
     }
 
     void refine(float* logits, float* x) const {
-        std::fill_n(logits, LAST, -INFINITY);  // which are never generated
+        std::fill_n(logits, EOS, -INFINITY);  // which are never generated
         Bfloat16 rounded;
         for (long i = 0; rounds_inputs && i < screen->inputs; i++) rounded = x[i], x[i] = rounded;
         Floats largest = Floats{} - INFINITY;
@@ -75,9 +75,9 @@ struct Model {
     long has_bf16_cells;
 };
 
-// Return what is subtracted from logits (stride), behind the vocabulary -inf: log(sum(exp)) if `normalized`, else 0; but
+// Return what is subtracted from logits (stride), behind the vocabulary -inf: log(sum(exp)) if `as_log_probs`, else 0; but
 // NaN if one of them is NaN, which a maximum would not keep.
-static float normalizer_of(const float* logits, long vocabulary, long stride, bool normalized) {
+static float normalizer_of(const float* logits, long vocabulary, long stride, bool as_log_probs) {
     Floats largest_in_lane = Floats{} - INFINITY;
     Ints not_numbers{};
     for (long i = 0; i < stride; i += LANES) {
@@ -85,7 +85,7 @@ static float normalizer_of(const float* logits, long vocabulary, long stride, bo
         largest_in_lane = larger(largest_in_lane, x), not_numbers |= x != x;
     }
     if (any(not_numbers)) return NAN;
-    if (!normalized) return 0;
+    if (!as_log_probs) return 0;
     const float largest = largest_of(largest_in_lane);
     float sum = 0;
     for (long i = 0; i < vocabulary; i++) sum += exponential(logits[i] - largest);

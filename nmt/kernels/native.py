@@ -122,8 +122,8 @@ class _Output(ctypes.Structure):
 
 
 class ModelArguments(ctypes.Structure):
-    # What it points to is kept here, since of what two threads make at a time, a cache keeps one.
-    kept: Sequence[object] = ()
+    # to what the pointers need: if two threads make equal tables at a time, a cache keeps only one of them
+    references: Sequence[object] = ()
     _fields_ = (
         *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
         *(("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG)),
@@ -232,7 +232,7 @@ class NativeModel:
         )
         key_values = ctypes.addressof(self._key_values)
         made = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
-        made.kept = rotations, sinusoids, screen
+        made.references = rotations, sinusoids, screen
         return made
 
     @functools.cached_property

@@ -3,8 +3,8 @@
 
 // A tile of a product: with an input of each row and a vector of weights, its sums are in all registers.
 constexpr long VECTORS = REGISTERS / 8, ROWS = (REGISTERS - 1) / (VECTORS + 1), WIDTH = VECTORS * LANES;
-constexpr long BLOCK = 16 * ROWS;                  // rows whose converted inputs stay in the cache
-constexpr long TILE_BLOCK = 128;                   // the same, with AMX
+constexpr long INPUT_ROWS = 16 * ROWS;                  // rows whose converted inputs stay in the cache
+constexpr long AMX_INPUT_ROWS = 128;                   // the same, with AMX
 typedef int Word __attribute__((may_alias));
 typedef signed char Bytes __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
 typedef short Shorts __attribute__((vector_size(4 * LANES)));
@@ -158,11 +158,11 @@ static long tile_of(
 
 template <class P>
 static void multiply(const Product& p, float* out, const float* x, long rows, bool relu) {
-    const Space space(std::min(BLOCK, rows) * p.inputs / P::DEPTH);
-    auto* converted = (typename P::Input*)space.numbers;  // (rows, at most BLOCK; inputs)
-    float scales[BLOCK];
-    for (; rows > 0; rows -= BLOCK, x += BLOCK * p.inputs, out += BLOCK * p.outputs) {
-        const long count = std::min(BLOCK, rows), tiles = (count + ROWS - 1) / ROWS;
+    const Space space(std::min(INPUT_ROWS, rows) * p.inputs / P::DEPTH);
+    auto* converted = (typename P::Input*)space.numbers;  // (rows, at most INPUT_ROWS; inputs)
+    float scales[INPUT_ROWS];
+    for (; rows > 0; rows -= INPUT_ROWS, x += INPUT_ROWS * p.inputs, out += INPUT_ROWS * p.outputs) {
+        const long count = std::min(INPUT_ROWS, rows), tiles = (count + ROWS - 1) / ROWS;
         for (long r = 0; r < count; r++) scales[r] = P::convert(&converted[r * p.inputs], x + r * p.inputs, p.inputs);
         for (long column = 0, behind; column < p.outputs; column = behind)
             for (long t = 0, r = 0, next; t < tiles; t++, r = next) {
@@ -181,11 +181,11 @@ static void multiply_tiles(const Product& p, float* out, const float* x, long ro
     std::fill_n(tiles.bytes, 8, 64), std::fill_n(tiles.rows, 8, LANES);
     _tile_loadconfig(&tiles);
     const long depth = p.inputs / 2, pair = 2 * LANES;
-    const Space space(std::min(TILE_BLOCK, (rows + pair - 1) / pair * pair) * depth);
-    auto* converted = (Bfloat16*)space.numbers;  // (rows, at most TILE_BLOCK, and a multiple of 32; inputs)
+    const Space space(std::min(AMX_INPUT_ROWS, (rows + pair - 1) / pair * pair) * depth);
+    auto* converted = (Bfloat16*)space.numbers;  // (rows, at most AMX_INPUT_ROWS, and a multiple of 32; inputs)
     Floats sums[4][LANES];
-    for (long first = 0; first < rows; first += TILE_BLOCK, x += TILE_BLOCK * p.inputs) {
-        const long count = std::min(TILE_BLOCK, rows - first);
+    for (long first = 0; first < rows; first += AMX_INPUT_ROWS, x += AMX_INPUT_ROWS * p.inputs) {
+        const long count = std::min(AMX_INPUT_ROWS, rows - first);
         BF16::convert(converted, x, count * p.inputs);
         for (long o = 0; o < p.outputs; o += pair)
             for (long row = 0; row < count; row += pair) {

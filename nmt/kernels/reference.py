@@ -18,7 +18,7 @@ from nmt.text.tokenizer import EOS, PAD
 
 Precision = Literal["fp32", "bf16", "int8"]
 # Of residual connections: x and the output y (..., D) of the sublayer before, which is not added to it yet.
-Stream = tuple[Tensor, Tensor | None]
+Residual = tuple[Tensor, Tensor | None]
 KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
 Results = Callable[[], list[float]]  # waits for numbers that a device computes
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
@@ -55,10 +55,10 @@ class Kernels:
     chunk_logits: ClassVar[int] = 2**25  # logits in memory at a time in training
     uses_cores: ClassVar[bool] = False  # whether several batches are searched at a time, one by each core
     active_hypotheses: ClassVar[int | None] = None  # the most of a batch in a search; None: any number
-    search_scale: int = 1  # by how much the tokens of a batch in a search exceed the default
-    # Steps of a search between looks at its state. If there is one, hypotheses that have ended are left out of the next
-    # step. If there are more, all places are computed, and the host waits for a look after the steps of the next one.
-    steps_per_look: ClassVar[int] = 1
+    search_scale: int = 1  # the factor on the default `decode.batch_tokens`
+    # Steps of a search between two fetches of its state. If there is one, hypotheses that have ended are left out of
+    # the next step. If there are more, all places are computed, and the host reads a fetch after the steps behind it.
+    steps_per_fetch: ClassVar[int] = 1
     fused_beam: ClassVar[int] = 0  # the widest beam for which `advance`, see `nmt.decoding.beam`, is one kernel
     advance: ClassVar[Callable[..., None]]
     fuses_step: ClassVar[bool] = False  # whether the optimizer divides gradients and skips updates in one kernel
@@ -100,14 +100,14 @@ class Kernels:
         output = F.linear(x, weight, bias)
         return output.relu() if relu else output
 
-    def add_norm(self, stream: Stream, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-        """Return z = x + dropout(y) for a stream (x, y), and the layer norm of z, all (..., D)."""
-        z = self.add(stream, dropout)
+    def add_norm(self, residual: Residual, dropout: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """Return z = x + dropout(y) for a residual (x, y), and the layer norm of z, all (..., D)."""
+        z = self.add(residual, dropout)
         return z, F.layer_norm(z, z.shape[-1:], norm.weight, norm.bias, norm.eps)
 
-    def add(self, stream: Stream, dropout: float) -> Tensor:
-        """Return x + dropout(y) for a stream (x, y); x if y is None."""
-        x, y = stream
+    def add(self, residual: Residual, dropout: float) -> Tensor:
+        """Return x + dropout(y) for a residual (x, y); x if y is None."""
+        x, y = residual
         if y is None:
             return x
         return x + self.dropout(y, dropout) if dropout else x + y
@@ -151,19 +151,19 @@ class Kernels:
         return attend_step_by_gather(queries, cells, places, newest, (heads, _dot_product()))
 
     def best_tokens(
-        self, logits: Tensor, must_end: Tensor, count: int, normalized: bool = True
+        self, logits: Tensor, must_end: Tensor, count: int, as_log_probs: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probabilities of the C best next tokens of each row, best first, and the tokens, (N, C).
 
         Logits are (N, V) and may be overwritten. Padding, `<unk>` and `<s>` are never generated, and rows that must end
         (N) only `</s>`; these tokens keep their share of the probability. Only the best tokens are normalised: within a
-        row, log p = logit - normalizer ranks as the logits do. If not `normalized`, the logits themselves are returned.
+        row, log p = logit - normalizer ranks as the logits do. Unless `as_log_probs`, logits themselves are returned.
         """
         logits = logits.float()
         # log p of the first token is its logit - normalizer; log_softmax reads the logits twice, logsumexp four times
-        normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if normalized else 0.0
+        normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if as_log_probs else 0.0
         # to end rows takes a pass over the logits, which a host that waits for each step may save
-        forbid(logits, must_end if self.steps_per_look > 1 or bool(must_end.any()) else None)
+        forbid(logits, must_end if self.steps_per_fetch > 1 or bool(must_end.any()) else None)
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
@@ -223,7 +223,7 @@ class Kernels:
     def logits_to_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the sums of losses and likelihoods, and the gradient p - q of the logits (n, V and padding).
+        """Return the sums of losses and of nll, and the gradient p - q of the logits (n, V and padding).
 
         With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_label - e (Σ z - z_pad).
         """
@@ -240,7 +240,7 @@ class Kernels:
         gradient[:, PAD] += share
         gradient[:, vocabulary:] = 0
         gradient.scatter_add_(1, labels, gradient.new_full(labels.shape, share + smoothing - 1))
-        gradient.mul_(~without_loss.unsqueeze(1))  # to fill their rows would wait for a device to count them
+        gradient.mul_(~without_loss.unsqueeze(1))  # indexing by a mask would synchronize with the device
         loss, nll = (x.masked_fill(without_loss, 0).sum() for x in (loss, normalizer - label_logits))
         return loss, nll, gradient
 
@@ -307,7 +307,7 @@ class ProjectedLoss(torch.autograd.Function):
         options: tuple[Tensor, float, int],
         kernels: Kernels,
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of losses and likelihoods."""
+        """Return the sums of losses and of nll."""
         labels, smoothing, vocabulary = options
         loss, nll = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
         needs_hidden, needs_matrix, needs_bias = ctx.needs_input_grad[:3]  # a frozen matrix needs none
@@ -360,18 +360,18 @@ def attend_by_grid(
 ) -> Tensor:
     """Attend from queries (N, D) to keys and values (M, 2D), a padded length group at a time; return (N, D)."""
     outputs = []
-    for (to, of_queries), (of, of_keys) in zip(rows[0].parts(), rows[1].parts(), strict=True):
-        if not len(of_queries.ids) or not len(of_keys.ids):
-            outputs.append(0 * queries[to])  # of fillers
+    for (query_slice, query_rows), (key_slice, key_rows) in zip(rows[0].parts(), rows[1].parts(), strict=True):
+        if not len(query_rows.ids) or not len(key_rows.ids):
+            outputs.append(0 * queries[query_slice])  # of fillers
             continue
-        mask = of_keys.mask()
+        mask = key_rows.mask()
         if mask is not None:
             # a sentence without keys attends to its padding, which is 0: weights of nothing would be NaN
             mask = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
-        (q,) = split_heads(of_queries.grid(queries[to]), 1, heads)
-        k, v = split_heads(of_keys.grid(keys_values[of]), 2, heads)
+        (q,) = split_heads(query_rows.grid(queries[query_slice]), 1, heads)
+        k, v = split_heads(key_rows.grid(keys_values[key_slice]), 2, heads)
         attended = attention(q, (k, v), mask)
-        outputs.append(of_queries.from_grid(merge_heads(attended)))
+        outputs.append(query_rows.from_grid(merge_heads(attended)))
     return torch.cat(outputs)
 
 

@@ -29,10 +29,10 @@ struct Beams {  // B sentences, K = beam, n = best, P = positions: shapes are th
     void extend(long sentence, long place, float log_prob, long token) const {
         const bool is_active = log_prob > -INFINITY;
         log_probs[sentence * beam + place] = log_prob;
-        tokens[sentence * beam + place] = is_active ? token : FIRST;
+        tokens[sentence * beam + place] = is_active ? token : BOS;
         if (lengths[sentence] >= positions) return;
         int* newest = history_of(sentence, place) + lengths[sentence];
-        newest[0] = is_active ? token : FIRST, newest[positions] = place;
+        newest[0] = is_active ? token : BOS, newest[positions] = place;
     }
 };
 
@@ -50,13 +50,13 @@ static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
 
 struct Rules {  // of a search; greedy search takes one candidate of each hypothesis
     const float* penalties;
-    long candidates, growth, is_greedy, is_normalized, no_repeat_ngram;
+    long candidates, growth_divisor, is_greedy, as_log_probs, no_repeat_ngram;
     float margin, temperature, top_p;  // temperature: of sampling, else 0
 };
 
 // The `count` largest logits, and their tokens; of a token that is forced, only this one.
 static void best_tokens(const float* logits, long forced, long stride, std::vector<Candidate>& list) {
-    std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, LAST});
+    std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, EOS});
     if (forced >= 0) {
         list[0] = {logits[forced], 0, forced};
         return;
@@ -64,7 +64,7 @@ static void best_tokens(const float* logits, long forced, long stride, std::vect
     const auto consider = [&](long token) {
         if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
     };
-    long i = LAST;
+    long i = EOS;
     for (; i % LANES; i++) consider(i);
     for (; i < stride; i += LANES)
         if (any(*(const Floats*)(logits + i) > list.back().log_prob))
@@ -74,9 +74,9 @@ static void best_tokens(const float* logits, long forced, long stride, std::vect
 // The token into whose share of [0, 1) a number falls, see `nmt.decoding.beam.draw`.
 static long draw(const float* logits, long vocabulary, float number, const Rules& rules) {
     std::vector<float> shares(vocabulary);
-    const float largest = *std::max_element(logits + LAST, logits + vocabulary);
+    const float largest = *std::max_element(logits + EOS, logits + vocabulary);
     float sum = 0;
-    for (long i = LAST; i < vocabulary; i++) sum += shares[i] = exponential((logits[i] - largest) / rules.temperature);
+    for (long i = EOS; i < vocabulary; i++) sum += shares[i] = exponential((logits[i] - largest) / rules.temperature);
     if (rules.top_p < 1) {
         std::vector<float> heap(shares);
         std::make_heap(heap.begin(), heap.end());
@@ -89,7 +89,7 @@ static long draw(const float* logits, long vocabulary, float number, const Rules
         for (float& share : shares) sum += share = share < least ? 0 : share;
     }
     float end = 0;
-    long token = LAST, last = LAST;
+    long token = EOS, last = EOS;
     for (; token < vocabulary; token++) {
         if (shares[token] > 0) last = token;
         if ((end += shares[token]) > number * sum) break;
@@ -107,7 +107,7 @@ static void advance(
     std::vector<int> before(b.beam * 2 * b.positions);
     for (auto at = places.begin(); at < places.end();) {
         const long sentence = *at / b.beam, length = b.lengths[sentence];
-        const Candidate none = {-INFINITY, 0, LAST};
+        const Candidate none = {-INFINITY, 0, EOS};
         bool are_numbers = true;
         std::fill(list.begin(), list.end(), none);
         for (; at < places.end() && *at / b.beam == sentence; at++) {
@@ -124,12 +124,12 @@ static void advance(
         for (long rank = 0; rank < b.beam && list[rank].log_prob > -INFINITY; rank++) {
             const float normalized = list[rank].log_prob / rules.penalties[length];
             float* worst = std::min_element(finished, finished + b.best);
-            if (list[rank].token != LAST || !(normalized > *worst)) continue;
+            if (list[rank].token != EOS || !(normalized > *worst)) continue;
             *worst = normalized;
             b.finish(sentence, worst - finished, list[rank].log_prob, b.history_of(sentence, list[rank].parent));
         }
         const long limit = b.limits[sentence];
-        const long longest = std::isinf(rules.margin) ? limit : std::min(limit, length + length / rules.growth + 1);
+        const long longest = std::isinf(rules.margin) ? limit : std::min(limit, length + length / rules.growth_divisor + 1);
         const float bound = *std::min_element(finished, finished + b.best) * rules.penalties[longest];
         const float least = list[b.best - 1].log_prob - rules.margin;
         int* history = b.history_of(sentence, 0);
@@ -137,7 +137,7 @@ static void advance(
             std::copy_n(history + row * b.positions, length, &before[row * b.positions]);
         long place = 0, active = 0;
         for (const Candidate& next : list) {
-            if (place == b.beam || next.token == LAST) continue;
+            if (place == b.beam || next.token == EOS) continue;
             const bool is_kept = next.log_prob > bound && next.log_prob >= least;
             active += is_kept;
             for (long row = 0; row < 2; row++)
@@ -161,7 +161,7 @@ static void extend_each(
         for (; at < places.end() && *at / b.beam == sentence; at++) {
             const long place = *at % b.beam, token = *tokens++;
             const float log_prob = b.log_probs[*at] + *next_log_probs++;
-            const bool is_number = log_prob > -INFINITY, is_active = is_number && token != LAST;
+            const bool is_number = log_prob > -INFINITY, is_active = is_number && token != EOS;
             if (is_number && !is_active) b.finish(sentence, place, log_prob, b.history_of(sentence, place));
             b.extend(sentence, place, is_active ? log_prob : -INFINITY, token);
             active += is_active;
@@ -194,7 +194,7 @@ struct Search {
     long forced(long place) const {
         const long sentence = place / beams.beam, length = beams.lengths[sentence];
         const long token = required ? required[sentence * beams.positions + length - 1] : -1;
-        return token < 0 && beams.limits[sentence] == length ? LAST : token;
+        return token < 0 && beams.limits[sentence] == length ? EOS : token;
     }
 
     // Set the logits of tokens that would repeat a run of tokens of a hypothesis.
@@ -283,7 +283,7 @@ static bool advance_all(const Search& s, long steps) {
     const Beams& b = s.beams;
     const Rules& rules = s.rules;
     const long stride = s.models[0]->output.product->outputs, vocabulary = s.models[0]->output.vocabulary;
-    const long most = b.sentences * b.beam, block = std::min(most, BLOCK);
+    const long most = b.sentences * b.beam, block = std::min(most, LOGIT_ROWS);
     long dims = 0;
     for (long m = 0; m < s.count; m++) dims += s.models[m]->decoder.dim;
     const Space states(most * dims), logits(block * stride), others(s.count > 1 ? block * stride : 0);
@@ -305,7 +305,7 @@ static bool advance_all(const Search& s, long steps) {
             if (row % block == 0)
                 mean_logits(s, hidden, row, std::min(block, count - row), logits.numbers, others.numbers);
             float* of_row = logits.numbers + row % block * stride;
-            const float normalizer = normalizer_of(of_row, vocabulary, stride, rules.is_normalized);
+            const float normalizer = normalizer_of(of_row, vocabulary, stride, rules.as_log_probs);
             const long forced = s.forced(rows[row]);
             if (forced < 0) s.forbid_repeated(of_row, rows[row]);
             if (rules.temperature && forced < 0 && normalizer == normalizer)
@@ -337,7 +337,7 @@ long begin_search(const Search& s, long tokens) {
         for (long sentence = 0; sentence < b.sentences; sentence++) {
             b.lengths[sentence] = 0;  // so that <s> is added
             for (long place = 0; place < b.beam; place++)
-                b.extend(sentence, place, place && !s.rules.temperature ? -INFINITY : 0, FIRST);
+                b.extend(sentence, place, place && !s.rules.temperature ? -INFINITY : 0, BOS);
             b.lengths[sentence] = 1;
             b.forget(sentence);
         }

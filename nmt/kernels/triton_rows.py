@@ -368,8 +368,8 @@ def loss_and_gradient(logits: Tensor, labels: Tensor, smoothing: float, vocabula
             PADDING=PAD, V=vocabulary, WIDTH=logits.size(1),
             BLOCK=min(LOSS_BLOCK, triton.next_power_of_2(logits.size(1))), num_warps=LOSS_WARPS,
         )  # fmt: skip
-    loss, likelihood = sums.sum(1)
-    return loss, likelihood
+    loss, nll = sums.sum(1)
+    return loss, nll
 
 
 @_compiled  # type: ignore[untyped-decorator]

@@ -139,7 +139,7 @@ def _attend_together_kernel(
     tl.store(output + row[:, None] * D + column[None, :], result, mask=of_rows)
 
 
-def best_tokens(logits: Tensor, must_end: Tensor, count: int, normalized: bool) -> tuple[Tensor, Tensor]:
+def best_tokens(logits: Tensor, must_end: Tensor, count: int, as_log_probs: bool) -> tuple[Tensor, Tensor]:
     """Return what `Kernels.best_tokens` does, in one pass over the logits (N, V).
 
     The columns of a row are divided among lanes, of which only the maximum is compared at first: the C largest numbers
@@ -153,7 +153,7 @@ def best_tokens(logits: Tensor, must_end: Tensor, count: int, normalized: bool) 
     _best_kernel[(rows,)](
         logits, must_end, best, tokens, logits.stride(0), vocabulary, COUNT=count,
         CHOSEN=triton.next_power_of_2(count), LANES=lanes,
-        IN_LANE=triton.next_power_of_2(triton.cdiv(vocabulary, lanes)), NORMALIZED=normalized, FIRST=EOS,
+        IN_LANE=triton.next_power_of_2(triton.cdiv(vocabulary, lanes)), AS_LOG_PROBS=as_log_probs, FIRST_GENERATED=EOS,
         num_warps=max(1, min(8, lanes // LANES_OF_WARP)),
     )  # fmt: skip
     return best, tokens
@@ -163,13 +163,13 @@ def best_tokens(logits: Tensor, must_end: Tensor, count: int, normalized: bool) 
 def _best_kernel(
     logits: tl.tensor, must_end: tl.tensor, best: tl.tensor, tokens: tl.tensor, stride: tl.tensor,
     vocabulary: tl.tensor, COUNT: tl.constexpr, CHOSEN: tl.constexpr, LANES: tl.constexpr, IN_LANE: tl.constexpr,
-    NORMALIZED: tl.constexpr, FIRST: tl.constexpr,
+    AS_LOG_PROBS: tl.constexpr, FIRST_GENERATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write the best tokens of one row; FIRST is `</s>`, behind those that are never generated."""
+    """Write the best tokens of one row; tokens before FIRST_GENERATED, `</s>`, are never generated."""
     row = tl.program_id(0).to(tl.int64)
     last = vocabulary
     if tl.load(must_end + row):
-        last = FIRST + 1
+        last = FIRST_GENERATED + 1
     numbers = logits + row * stride
     lane = tl.arange(0, LANES)
     maxima = tl.full([LANES], LOWEST, tl.float32)
@@ -179,13 +179,13 @@ def _best_kernel(
         column = start + lane
         number = tl.load(numbers + column, mask=column < vocabulary, other=LOWEST).to(tl.float32)
         number = tl.where(number < LOWEST, LOWEST, number)
-        maxima = tl.maximum(maxima, tl.where((column >= FIRST) & (column < last), number, LOWEST))
-        if NORMALIZED:
+        maxima = tl.maximum(maxima, tl.where((column >= FIRST_GENERATED) & (column < last), number, LOWEST))
+        if AS_LOG_PROBS:
             new_largest = tl.maximum(largest, number)
             total = total * tl.exp(largest - new_largest) + tl.exp(number - new_largest)
             largest = new_largest
     normalizer = 0.0
-    if NORMALIZED:
+    if AS_LOG_PROBS:
         of_row = tl.max(largest, 0)
         normalizer = of_row + tl.log(tl.sum(total * tl.exp(largest - of_row), 0))
     chosen = tl.arange(0, CHOSEN)
@@ -196,7 +196,7 @@ def _best_kernel(
         maxima = tl.where(lane == place, float("-inf"), maxima)
     candidate = tl.reshape(lanes[:, None] + tl.arange(0, IN_LANE)[None, :] * LANES, [CHOSEN * IN_LANE])
     valid = tl.reshape((chosen < COUNT)[:, None] & (tl.arange(0, IN_LANE) >= 0)[None, :], [CHOSEN * IN_LANE])
-    valid = valid & (candidate >= FIRST) & (candidate < last)
+    valid = valid & (candidate >= FIRST_GENERATED) & (candidate < last)
     number = tl.load(numbers + candidate, mask=valid, other=float("-inf")).to(tl.float32)
     at = tl.arange(0, CHOSEN * IN_LANE)
     for i in tl.static_range(COUNT):
@@ -220,7 +220,7 @@ def advance(beams: Any, log_probs: Tensor, tokens: Tensor, penalties: Tensor, ru
         beams.history, beams.finished, beams.finished_log_probs, beams.finished_lengths, beams.finished_tokens,
         positions, K=beam, C=width, N=best, PLACES=triton.next_power_of_2(beam),
         CANDIDATES=triton.next_power_of_2(beam * width),
-        BEST=triton.next_power_of_2(best), MARGIN=margin, GROWTH=rules.growth, FIRST=BOS, LAST=EOS,
+        BEST=triton.next_power_of_2(best), MARGIN=margin, GROWTH_DIVISOR=rules.growth_divisor, BOS=BOS, EOS=EOS,
         BLOCK=HISTORY_BLOCK, num_warps=1,
     )  # fmt: skip
 
@@ -231,9 +231,9 @@ def _advance_kernel(
     lengths: tl.tensor, limits: tl.tensor, history: tl.tensor, finished: tl.tensor, finished_log_probs: tl.tensor,
     finished_lengths: tl.tensor, finished_tokens: tl.tensor, positions: tl.tensor, K: tl.constexpr, C: tl.constexpr,
     N: tl.constexpr, PLACES: tl.constexpr, CANDIDATES: tl.constexpr, BEST: tl.constexpr, MARGIN: tl.constexpr,
-    GROWTH: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, BLOCK: tl.constexpr,
+    GROWTH_DIVISOR: tl.constexpr, BOS: tl.constexpr, EOS: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Change the state of one sentence; FIRST is `<s>`, LAST is `</s>`."""
+    """Change the state of one sentence."""
     sentence = tl.program_id(0)
     length = tl.load(lengths + sentence).to(tl.int32)
     limit = tl.load(limits + sentence).to(tl.int32)
@@ -251,7 +251,7 @@ def _advance_kernel(
         penalty = tl.load(penalties + length)
         scores = tl.load(finished + sentence * N + best, mask=best < N, other=float("inf"))
         new_log_probs = tl.full([PLACES], float("-inf"), tl.float32)
-        new_tokens = tl.full([PLACES], FIRST, tl.int32)
+        new_tokens = tl.full([PLACES], BOS, tl.int32)
         parents = tl.zeros([PLACES], tl.int32)
         extended = 0
         least = float("-inf")
@@ -263,7 +263,7 @@ def _advance_kernel(
             if MARGIN is not None and rank == N - 1:
                 least = log_prob - MARGIN
             normalized = log_prob / penalty
-            if rank < K and newest == LAST and normalized > tl.min(scores, 0):
+            if rank < K and newest == EOS and normalized > tl.min(scores, 0):
                 to = sentence * N + tl.argmin(scores, 0)
                 scores = tl.where(best == tl.argmin(scores, 0), normalized, scores)
                 tl.store(finished + to, normalized)
@@ -271,7 +271,7 @@ def _advance_kernel(
                 tl.store(finished_lengths + to, length.to(tl.int64))
                 prefix = of_history + (at // C) * 2 * positions
                 _copy(finished_tokens + to.to(tl.int64) * positions, prefix, length, BLOCK)
-            if newest != LAST and log_prob > float("-inf"):
+            if newest != EOS and log_prob > float("-inf"):
                 is_next = place == extended
                 new_log_probs = tl.where(is_next, log_prob, new_log_probs)
                 new_tokens = tl.where(is_next, newest, new_tokens)
@@ -279,11 +279,11 @@ def _advance_kernel(
                 extended += 1
         longest = limit
         if MARGIN is not None:
-            longest = tl.minimum(limit, length + length // GROWTH + 1)
+            longest = tl.minimum(limit, length + length // GROWTH_DIVISOR + 1)
         bound = tl.min(scores, 0) * tl.load(penalties + longest)
         kept = (new_log_probs > bound) & (new_log_probs >= least) & (place < K)
         new_log_probs = tl.where(kept, new_log_probs, float("-inf"))
-        new_tokens = tl.where(kept, new_tokens, FIRST)
+        new_tokens = tl.where(kept, new_tokens, BOS)
         tl.store(log_probs + sentence * K + place, new_log_probs, mask=place < K)
         tl.store(tokens + sentence * K + place, new_tokens.to(tl.int64), mask=place < K)
         if tl.max(new_log_probs, 0) > float("-inf"):

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, Kernels, Stream
+from nmt.kernels.reference import PLAIN, Kernels, Residual
 from nmt.model.attention import CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
@@ -83,23 +83,23 @@ class Transformer(nn.Module):
 
     def encode(self, rows: Rows) -> Tensor:
         """Map source rows to memory (M, D)."""
-        stream: Stream = (self.source_embedding(rows), None)
+        residual: Residual = (self.source_embedding(rows), None)
         for layer in self.encoder:
-            stream = layer(stream, rows)
-        return self.last_norm(stream, self.encoder_norm)
+            residual = layer(residual, rows)
+        return self.last_norm(residual, self.encoder_norm)
 
     def decode(self, rows: Rows, memory: Tensor, memory_rows: Rows) -> Tensor:
         """Map target rows and memory (M, D) of the same sentences to hidden states (N, D) by teacher forcing."""
-        stream: Stream = (self.target_embedding(rows), None)
+        residual: Residual = (self.target_embedding(rows), None)
         for layer in self.decoder:
-            stream = layer(stream, memory, (rows, memory_rows))
-        return self.last_norm(stream, self.decoder_norm)
+            residual = layer(residual, memory, (rows, memory_rows))
+        return self.last_norm(residual, self.decoder_norm)
 
-    def last_norm(self, stream: Stream, norm: nn.LayerNorm | None) -> Tensor:
+    def last_norm(self, residual: Residual, norm: nn.LayerNorm | None) -> Tensor:
         """Return the output (..., D) of a stack of layers."""
         if norm is None:
-            return stream[0]
-        return self.kernels.add_norm(stream, self.settings.dropout if self.training else 0.0, norm)[1]
+            return residual[0]
+        return self.kernels.add_norm(residual, self.settings.dropout if self.training else 0.0, norm)[1]
 
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Map the newest token of hypotheses to hidden states (N, D) and append it to the cache.
@@ -110,10 +110,10 @@ class Transformer(nn.Module):
         cache.source_places.rows = places.rows
         cache.positions = places.lengths[places.rows // places.beam] - 1
         x = self.target_embedding.at(tokens.flatten()[places.rows], cache.positions, places.longest)
-        stream: Stream = (x, None)
+        residual: Residual = (x, None)
         for number, layer in enumerate(self.decoder):
-            stream = layer.step(stream, number, cache)
-        return self.last_norm(stream, self.decoder_norm)
+            residual = layer.step(residual, number, cache)
+        return self.last_norm(residual, self.decoder_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th."""
@@ -178,10 +178,10 @@ class EncoderLayer(nn.Module):
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, stream: Stream, rows: Rows) -> Stream:
-        """Map a stream (M, D) to a stream."""
-        stream = self.attention_sublayer(stream, lambda x: self.attention(x, rows))
-        return cast(Stream, self.feed_forward_sublayer(stream, self.feed_forward))
+    def forward(self, residual: Residual, rows: Rows) -> Residual:
+        """Map a residual (M, D) to a residual."""
+        residual = self.attention_sublayer(residual, lambda x: self.attention(x, rows))
+        return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
 
 class DecoderLayer(nn.Module):
@@ -196,24 +196,24 @@ class DecoderLayer(nn.Module):
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, stream: Stream, memory: Tensor, rows: tuple[Rows, Rows]) -> Stream:
-        """Map a stream of all target positions at once, (N, D); memory is (M, D), rows are those of both."""
-        return self.attend_to_source(self.attend_to_target(stream, rows[0]), memory, rows)
+    def forward(self, residual: Residual, memory: Tensor, rows: tuple[Rows, Rows]) -> Residual:
+        """Map a residual of all target positions at once, (N, D); memory is (M, D), rows are those of both."""
+        return self.attend_to_source(self.attend_to_target(residual, rows[0]), memory, rows)
 
-    def attend_to_target(self, stream: Stream, rows: Rows) -> Stream:
-        """Apply the first sublayer of `forward` to a stream (N, D)."""
-        return cast(Stream, self.self_attention_sublayer(stream, lambda x: self.self_attention(x, rows)))
+    def attend_to_target(self, residual: Residual, rows: Rows) -> Residual:
+        """Apply the first sublayer of `forward` to a residual (N, D)."""
+        return cast(Residual, self.self_attention_sublayer(residual, lambda x: self.self_attention(x, rows)))
 
-    def attend_to_source(self, stream: Stream, memory: Tensor, rows: tuple[Rows, Rows]) -> Stream:
-        """Apply the other two sublayers of `forward` to a stream (N, D); memory is (M, D)."""
-        stream = self.cross_attention_sublayer(stream, lambda x: self.cross_attention(x, memory, rows))
-        return cast(Stream, self.feed_forward_sublayer(stream, self.feed_forward))
+    def attend_to_source(self, residual: Residual, memory: Tensor, rows: tuple[Rows, Rows]) -> Residual:
+        """Apply the other two sublayers of `forward` to a residual (N, D); memory is (M, D)."""
+        residual = self.cross_attention_sublayer(residual, lambda x: self.cross_attention(x, memory, rows))
+        return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
-    def step(self, stream: Stream, layer: int, cache: DecoderCache) -> Stream:
-        """Map a stream of the newest position of each row, (N, D), and append it to the cache of this layer."""
-        stream = self.self_attention_sublayer(stream, lambda x: self.self_attention.step(x, layer, cache))
-        stream = self.cross_attention_sublayer(stream, lambda x: self.cross_attention.step(x, layer, cache))
-        return cast(Stream, self.feed_forward_sublayer(stream, self.feed_forward))
+    def step(self, residual: Residual, layer: int, cache: DecoderCache) -> Residual:
+        """Map a residual of the newest position of each row, (N, D), and append it to the cache of this layer."""
+        residual = self.self_attention_sublayer(residual, lambda x: self.self_attention.step(x, layer, cache))
+        residual = self.cross_attention_sublayer(residual, lambda x: self.cross_attention.step(x, layer, cache))
+        return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
 
 class Sublayer(nn.Module):
@@ -230,18 +230,18 @@ class Sublayer(nn.Module):
         self.pre, self.dropout = settings.norm == "pre", settings.dropout
         self.norm = nn.LayerNorm(settings.dim, settings.norm_epsilon)
 
-    def forward(self, stream: Stream, f: Callable[[Tensor], Tensor]) -> Stream:
+    def forward(self, residual: Residual, f: Callable[[Tensor], Tensor]) -> Residual:
         """Return z = x + dropout(y) and f(norm(z)); with post-norm, norm(x + dropout(f(x))) and None."""
         dropout = self.dropout if self.training else 0.0
         if self.pre:
-            x, normalized = self.kernels.add_norm(stream, dropout, self.norm)
+            x, normalized = self.kernels.add_norm(residual, dropout, self.norm)
             return x, f(normalized)
-        x, _ = stream
+        x, _ = residual
         return self.norm(self.kernels.add((x, f(x)), dropout)), None
 
-    def normalized_before(self, stream: Stream) -> Tensor:
+    def normalized_before(self, residual: Residual) -> Tensor:
         """Return the input of f, in evaluation mode."""
-        x = self.kernels.add(stream, 0.0)
+        x = self.kernels.add(residual, 0.0)
         return cast(Tensor, self.norm(x)) if self.pre else x
 
 
@@ -350,17 +350,17 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     """
     assert not model.training, "dropout would change the weights"
     source_rows, target_rows = same_tiles(*(Rows.of_padded(ids.unsqueeze(0)) for ids in (source, target_in)))
-    encoder, decoder, stream = [], [], (model.source_embedding(source_rows), None)
+    encoder, decoder, residual = [], [], (model.source_embedding(source_rows), None)
     for encoder_layer in model.encoder:
-        layer_input = encoder_layer.attention_sublayer.normalized_before(stream)
+        layer_input = encoder_layer.attention_sublayer.normalized_before(residual)
         encoder.append(encoder_layer.attention.weights(layer_input, source_rows))
-        stream = encoder_layer(stream, source_rows)
-    rows, memory = (target_rows, source_rows), model.last_norm(stream, model.encoder_norm)
-    stream = model.target_embedding(target_rows), None
+        residual = encoder_layer(residual, source_rows)
+    rows, memory = (target_rows, source_rows), model.last_norm(residual, model.encoder_norm)
+    residual = model.target_embedding(target_rows), None
     for layer in model.decoder:
-        layer_input = layer.self_attention_sublayer.normalized_before(stream)
+        layer_input = layer.self_attention_sublayer.normalized_before(residual)
         decoder.append(layer.self_attention.weights(layer_input, target_rows))
-        stream = layer(stream, memory, rows)
+        residual = layer(residual, memory, rows)
     _, cross = decode_with_attention(model, memory, rows, range(len(model.decoder)))
     return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, [*cross.values()])))
 
@@ -373,11 +373,11 @@ def decode_with_attention(
     Rows are those of target and source, memory is (M, D). The model must be in evaluation mode.
     """
     weights: dict[int, Tensor] = {}
-    stream: Stream = (model.target_embedding(rows[0]), None)
+    residual: Residual = (model.target_embedding(rows[0]), None)
     for number, layer in enumerate(model.decoder):
-        stream = layer.attend_to_target(stream, rows[0])
+        residual = layer.attend_to_target(residual, rows[0])
         if number in layers:
-            sublayer_input = layer.cross_attention_sublayer.normalized_before(stream)
+            sublayer_input = layer.cross_attention_sublayer.normalized_before(residual)
             weights[number] = layer.cross_attention.weights(sublayer_input, memory, rows)
-        stream = layer.attend_to_source(stream, memory, rows)
-    return model.last_norm(stream, model.decoder_norm), weights
+        residual = layer.attend_to_source(residual, memory, rows)
+    return model.last_norm(residual, model.decoder_norm), weights

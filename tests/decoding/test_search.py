@@ -33,9 +33,9 @@ SLOTS = st.sampled_from([1, 2, 5])
 class FewSlots(Kernels):
     """Search few sentences at a time in searches that are kept."""
 
-    def __init__(self, slots: int, steps_per_look: int = 3, device: torch.device = CPU) -> None:
+    def __init__(self, slots: int, steps_per_fetch: int = 3, device: torch.device = CPU) -> None:
         super().__init__(device)
-        self.slots, self.steps_per_look = slots, steps_per_look  # type: ignore[misc]
+        self.slots, self.steps_per_fetch = slots, steps_per_fetch  # type: ignore[misc]
         self.searches: dict[object, object] = {}
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:

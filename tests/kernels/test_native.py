@@ -23,7 +23,7 @@ from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.kernels import constant_products, native, native_search
 from nmt.kernels.attention_rows import (
-    Layout,
+    SentenceOffsets,
     Offsets,
     attend_rows,
     attend_rows_backward,
@@ -285,7 +285,7 @@ def test_search_keeps_what_two_threads_make_at_a_time() -> None:
     (model,) = native_engine([model_of(0)], "bf16")._models
     made = model.arguments(9, is_screened=True)
     assert model._screen is not None
-    assert any(kept is model._screen for kept in made.kept)
+    assert any(kept is model._screen for kept in made.references)
 
 
 @needs_native
@@ -343,7 +343,7 @@ def test_bf16_and_positions_are_those_of_torch(seed: int) -> None:
 # attention of rows
 
 
-def by_torch(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> Tensor:
+def by_torch(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> Tensor:
     """Attend within one sentence at a time."""
     if keys_values is None:
         queries, keys_values = queries.tensor_split([queries.size(1) // 3], dim=1)
@@ -372,7 +372,9 @@ def columns(rows: int, count: int, dtype: torch.dtype) -> Tensor:
 def check_rows(kind: str, lengths: list[tuple[int, int]], width: int, dtype: torch.dtype) -> None:
     """Compare output and gradients with those of torch, with one thread and with two."""
     to = offsets_of([query for query, _ in lengths])
-    layout = Layout(to, offsets_of([key for _, key in lengths]) if kind == "cross" else to, HEADS, kind == "causal")
+    layout = SentenceOffsets(
+        to, offsets_of([key for _, key in lengths]) if kind == "cross" else to, HEADS, kind == "causal"
+    )
     dim, rows = HEADS * width, int(to[-1])
     queries = columns(rows, dim if kind == "cross" else 3 * dim, dtype)
     keys_values = columns(int(layout.keys[-1]), 2 * dim, dtype) if kind == "cross" else None
@@ -430,11 +432,11 @@ def test_attention_of_rows_of_any_lengths_equals_torch(
 
 @needs_native
 def test_attention_of_rows_without_sentences_or_with_large_scores() -> None:
-    nothing = Layout(offsets_of([]), offsets_of([]), HEADS)
+    nothing = SentenceOffsets(offsets_of([]), offsets_of([]), HEADS)
     output, logsumexp = attend_rows(torch.empty(0, 72), None, nothing)
     assert output.shape == (0, 24)
     assert attend_rows_backward(output, torch.empty(0, 72), None, logsumexp, nothing)[0].shape == (0, 72)
-    layout = Layout(offsets_of([20]), offsets_of([20]), HEADS)
+    layout = SentenceOffsets(offsets_of([20]), offsets_of([20]), HEADS)
     queries = torch.randn(20, 72) * 100  # differences of scores are in the thousands
     output, _ = attend_rows(queries, None, layout)
     torch.testing.assert_close(output.double(), by_torch(queries.double(), None, layout), rtol=1e-3, atol=0.02)
@@ -443,7 +445,7 @@ def test_attention_of_rows_without_sentences_or_with_large_scores() -> None:
 @needs_native
 @pytest.mark.parametrize("column", [0, 24, 48])
 def test_a_nan_stays_in_its_sentence(column: int) -> None:
-    layout = Layout(offsets_of([4, 20, 3]), offsets_of([4, 20, 3]), HEADS)
+    layout = SentenceOffsets(offsets_of([4, 20, 3]), offsets_of([4, 20, 3]), HEADS)
     queries = torch.randn(27, 72)
     queries[10, column] = torch.nan
     output, logsumexp = attend_rows(queries, None, layout)

@@ -58,16 +58,16 @@ def test_attention_of_hypotheses(
     torch.testing.assert_close(written, expected_cells, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("as_log_probs", [True, False])
 @pytest.mark.parametrize(("vocabulary", "count"), [(640, 5), (90, 3), (4096, 2), (5, 2)])
-def test_best_tokens(vocabulary: int, count: int, normalized: bool) -> None:
+def test_best_tokens(vocabulary: int, count: int, as_log_probs: bool) -> None:
     """The last columns are padding of the vocabulary; the second row must end."""
     logits = 3 * torch.randn(4, vocabulary, device=DEVICE)
     logits[:, vocabulary - vocabulary // 20 :] = -torch.inf
     logits[0, :EOS] = 100  # never generated, whatever their probability
     must_end = torch.tensor([False, True, False, False], device=DEVICE)
-    found, tokens = triton_search.best_tokens(logits.clone(), must_end, count, normalized)
-    expected, expected_tokens = PLAIN.best_tokens(logits.clone(), must_end, count, normalized)
+    found, tokens = triton_search.best_tokens(logits.clone(), must_end, count, as_log_probs)
+    expected, expected_tokens = PLAIN.best_tokens(logits.clone(), must_end, count, as_log_probs)
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
     possible = expected > -torch.inf
     assert torch.equal(tokens[possible], expected_tokens[possible])
