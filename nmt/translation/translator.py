@@ -322,7 +322,7 @@ class Translator:
         found = self.engine.search(sentences, options.search, prefixes)
         for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
-            rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
+            rests = [target.decode(each.tokens).removeprefix(begin).replace(ITEM, "") for each in hypotheses]
             texts = [options.finished(unit.text, unit.begin, rest) or unit.text for rest in rests]
             unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
