@@ -73,7 +73,8 @@ def test_clients_of_libretranslate_work(running: Running, translator: Translator
     settings = send(running, "frontend/settings")[2]
     assert settings["charLimit"] == 2000
     assert not settings["keyRequired"]
-    assert {".txt", ".docx", ".srt"} <= set(settings["supportedFilesFormat"])
+    assert {".txt", ".docx", ".srt"} <= (endings := {*settings["supportedFilesFormat"]})
+    assert not endings & {".csv", ".tsv", ".jsonl", ".ndjson", ".android", ".text"}
     assert send(running, "health")[2] == {"status": "ok"}
 
 
