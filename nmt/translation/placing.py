@@ -214,10 +214,10 @@ def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
     return (letters[0], letters[-1] + 1) if letters else (start, end)
 
 
-def recased(line: Line, source: str, terms: Sequence[str]) -> Line:
-    """Return a translation in the case of its source, but for its terms."""
+def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Line:
+    """Return a translation into a language in the case of its source, but for its terms."""
     pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
-    cased = [piece if index % 2 else restored_case(piece, source) for index, piece in enumerate(pieces)]
+    cased = [piece if index % 2 else restored_case(piece, source, language) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
 
 

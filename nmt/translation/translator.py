@@ -392,7 +392,7 @@ class Translator:
                 unit.lines = [Line(each.text) for each in unit.found]
             if unit.text != placing.without_items(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
-                unit.lines = [placing.recased(line, unit.core.text, terms) for line in unit.lines]
+                unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
 
