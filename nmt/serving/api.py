@@ -19,8 +19,8 @@ from nmt.serving.request_queue import QueuedTranslator, RequestQueue
 from nmt.text.glossary import Glossary
 from nmt.text.languages import english_name, primary_code, probabilities
 from nmt.text.words import linked_spans
-from nmt.translation.documents.document import Content, ReadOptions
-from nmt.translation.documents.recognizing import recognized_format
+from nmt.translation.documents.document import COLUMN_FORMATS, Content, ReadOptions
+from nmt.translation.documents.recognizing import ENDINGS, recognized_format
 from nmt.translation.documents.translating import html_document, read_document, translate_document
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
@@ -28,6 +28,8 @@ from nmt.translation.translator import Translator
 
 _LINE_END = re.compile(r"(\r\n?|\n)")
 _TAG = re.compile(r"<[^>]*>")
+# Endings of the documents that are translated; no request names a column.
+FILE_ENDINGS = [".txt", *(ending for ending, format_ in ENDINGS.items() if format_ not in COLUMN_FORMATS)]
 Filled = Annotated[str, Field(min_length=1)]
 
 
@@ -125,6 +127,8 @@ class Service:
             format_ = recognized_format(None, Path(name), data[: 1 << 16])
         except ConfigError:  # its advice is for the command line
             raise RequestError(400, f"{name}: documents of this format are not translated") from None
+        if format_ in COLUMN_FORMATS:
+            raise RequestError(400, f"{name}: the format {format_} is not translated here: its column is unknown")
         direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
         options = options_for(self.queues[direction].translator, direction[1], 0, False)
         translator = QueuedTranslator(self.queues[direction], abandoned)

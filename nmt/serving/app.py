@@ -29,9 +29,8 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.types import Receive, Scope, Send
 
 from nmt.errors import NMTError
-from nmt.serving.api import DetectRequest, FileRequest, RequestError, Service, TextRequest
+from nmt.serving.api import FILE_ENDINGS, DetectRequest, FileRequest, RequestError, Service, TextRequest
 from nmt.system.files import parse_json
-from nmt.translation.documents.recognizing import ENDINGS
 from nmt.translation.result import plain_json
 
 _FILES_KEPT, _FILE_SECONDS = 64, 1800
@@ -145,7 +144,7 @@ class Server:
         return {
             "charLimit": self.settings.characters, "frontendTimeout": 500, "apiKeys": has_keys,
             "keyRequired": has_keys, "suggestions": False, "filesTranslation": True,
-            "supportedFilesFormat": [".txt", *ENDINGS],
+            "supportedFilesFormat": FILE_ENDINGS,
             "language": {"source": known[self.service.codes[0]], "target": known[self.service.codes[1]]},
         }  # fmt: skip
 

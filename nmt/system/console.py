@@ -81,7 +81,9 @@ class Console:
         self._print(f"error: {message}", "red")
 
     def _print(self, message: str, style: str = "", quiet: bool = False) -> None:
-        text = re.sub(rf"(?<![\w.~-]){re.escape(self._folder)}/", "", printable(message))
+        text = printable(message)
+        if self._folder != "/":  # every path is below it
+            text = re.sub(rf"(?<![\w.~/-]){re.escape(self._folder)}/", "", text)
         self._record(text)
         if not quiet:
             with _discarding_messages():

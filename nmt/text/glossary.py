@@ -17,6 +17,7 @@ from pathlib import Path
 from nmt.errors import DataError
 from nmt.system.console import counted
 from nmt.system.files import json_digest
+from nmt.text.items import ITEM
 from nmt.text.languages import UNSPACED
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
@@ -30,6 +31,9 @@ class Glossary:
     """Target terms by source term."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
+        """Take terms with their translations. Raises DataError for one with U+FFFC."""
+        for source, target in terms.items():
+            _check_term("glossary", f"{source}\t{target}")
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
         self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}
         self._longest = max(map(len, self._by_words), default=0)
@@ -42,7 +46,7 @@ class Glossary:
     def read(cls, path: Path) -> "Glossary":
         """Read a file, plain or gzip; blank lines are ignored.
 
-        Raises DataError with file and line: not two columns, an empty term, a term that occurs twice.
+        Raises DataError with file and line: not two columns, an empty term, one with U+FFFC, one that occurs twice.
         """
         terms: dict[str, str] = {}
         seen: dict[Words, int] = {}
@@ -56,6 +60,7 @@ class Glossary:
                     f"{path}:{number}: found {counted(len(columns), 'column')}, expected 2 that are not empty, the "
                     f"source term, one tab, the target term: {line[:60]!r}; correct the line, or remove it"
                 )
+            _check_term(f"{path}:{number}", line)
             if words in seen:
                 found = f"'{columns[0]}' is on line {seen[words]} already"
                 raise DataError(f"{path}:{number}: {found}; keep one of the lines, for a term has one translation")
@@ -83,6 +88,13 @@ class Glossary:
                     break
             start += 1
         return matches
+
+
+def _check_term(place: str, term: str) -> None:
+    """Raise DataError for a source term, tab and target term with the character that stands for an item of a line."""
+    if ITEM in term:
+        found = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
+        raise DataError(f"{place}: {found}; remove this character")
 
 
 def missing_terms(targets: Sequence[str], text: str) -> list[str]:

@@ -4,11 +4,11 @@
 '他说“你好”，然后走了。'
 >>> sentence_case("TOM AND I SAW THE WORLD CUP.", "en", lambda word: 1 + (word == "tom"))
 'Tom and I saw the world cup.'
->>> restored_case("Tom ed io abbiamo visto la coppa del mondo.", "TOM AND I SAW THE WORLD CUP.")
+>>> restored_case("Tom ed io abbiamo visto la coppa del mondo.", "TOM AND I SAW THE WORLD CUP.", "it")
 'TOM ED IO ABBIAMO VISTO LA COPPA DEL MONDO.'
 >>> sentence_case("A Tale of Yorkshire Towns", "en", lambda word: 1)
 'A tale of yorkshire towns'
->>> restored_case("Un racconto delle città di yorkshire", "A Tale of Yorkshire Towns")
+>>> restored_case("Un racconto delle città di yorkshire", "A Tale of Yorkshire Towns", "it")
 'Un racconto delle città di Yorkshire'
 
 Correct text and text in other languages are not changed. Spaces between Chinese and Latin letters or digits are neither
@@ -65,7 +65,18 @@ def _wide_quotes(match: re.Match[str]) -> str:
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 # Letters of a word in capitals that may be an abbreviation, and of words that may be small in titles.
 _SHORT = 3
+_DOTTED = ("tr", "az")  # languages with İi and Iı
 _TITLE_WORDS, _TITLE_SHARE = 3, 0.75  # the fewest words of a title, and the share of them with capitals
+
+
+def upper(text: str, language: str) -> str:
+    """Return a text in capitals; in Turkish and Azerbaijani, that of i is İ."""
+    return (text.replace("i", "İ") if primary_code(language) in _DOTTED else text).upper()
+
+
+def lower(text: str, language: str) -> str:
+    """Return a text in small letters; in Turkish and Azerbaijani, that of I is ı."""
+    return (text.replace("I", "ı").replace("İ", "i") if primary_code(language) in _DOTTED else text).lower()
 
 
 def is_in_capitals(text: str) -> bool:
@@ -94,19 +105,21 @@ def sentence_case(text: str, language: str, count: Callable[[str], int]) -> str:
         return text
 
     def changed(match: re.Match[str]) -> str:
-        word = match[0].lower()
+        word = lower(match[0], language)
+        name = upper("i", language) + word[1:] if word[0] == "i" else word.capitalize()
         if match[0][1:] != word[1:] and not in_capitals:
             return match[0]  # an abbreviation, or a name such as `YouTube`
-        is_name = count(word.capitalize()) < count(word) or (is_english and re.fullmatch(r"i(?:['’].*)?", word))
-        return word.capitalize() if is_name or match.start() == first else word
+        is_name = count(name) < count(word) or (is_english and re.fullmatch(r"i(?:['’].*)?", word))
+        return name if is_name or match.start() == first else word
 
     first = next((match.start() for match in _WORD.finditer(text)), 0)
     return _WORD.sub(changed, text)
 
 
-def restored_case(text: str, source: str) -> str:
+def restored_case(text: str, source: str, language: str) -> str:
     """Return a translation of `sentence_case(source)` in capitals, or with those of the words that it has in common."""
     if is_in_capitals(source):
-        return text.upper()
-    capitals = {word.lower(): word for word in _WORD.findall(source) if len(word) > _SHORT}
+        return upper(text, language)
+    words = [word for word in _WORD.findall(source) if len(word) > _SHORT]
+    capitals = {word.lower(): upper("i", language) + word[1:] if word[0] == "I" else word for word in words}
     return _WORD.sub(lambda match: capitals.get(match[0], match[0]), text) if _is_title(source) else text

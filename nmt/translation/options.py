@@ -12,7 +12,7 @@ from nmt.text.glossary import Glossary, missing_terms
 from nmt.text.items import Line
 from nmt.text.languages import primary_code
 from nmt.text.normalize import normalize
-from nmt.text.typography import apply_typography
+from nmt.text.typography import apply_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _FINAL = re.compile(r"(?<![.。?？!！])[.。?？!！]\Z")
@@ -77,7 +77,7 @@ class TranslateOptions:
             kept = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
             if not rest[1:2].isupper() and not rest.startswith(kept):
-                rest = rest[:1].lower() + rest[1:]
+                rest = lower(rest[:1], self.to) + rest[1:]
         return rest
 
     def terms(self, source: str) -> list[Term]:

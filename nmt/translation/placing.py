@@ -17,8 +17,9 @@ pairs, such as `<b>` and `</b>`, which are put around the words that are aligned
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
-from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of
+from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.typography import restored_case
 from nmt.text.words import Links, word_spans
@@ -82,6 +83,10 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
             starts[index], starts[pairs[index]] = _around(at, places[pairs[index]], source, text, links)
         elif index not in closings:
             starts[index] = _beside(at, source, text, links)
+    # items of a term in the text stay whole
+    ends = accumulate(len(piece if isinstance(piece, str) else piece.text) for piece in read(text).pieces())
+    kept = list(pairwise(ends))[::2]
+    starts = {i: next((a if i in pairs else b for a, b in kept if a < at < b), at) for i, at in starts.items()}
     order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
     for _, at in order:
         result += text[position:at] + ITEM
@@ -209,10 +214,10 @@ def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
     return (letters[0], letters[-1] + 1) if letters else (start, end)
 
 
-def recased(line: Line, source: str, terms: Sequence[str]) -> Line:
-    """Return a translation in the case of its source, but for its terms."""
+def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Line:
+    """Return a translation into a language in the case of its source, but for its terms."""
     pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
-    cased = [piece if index % 2 else restored_case(piece, source) for index, piece in enumerate(pieces)]
+    cased = [piece if index % 2 else restored_case(piece, source, language) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
 
 

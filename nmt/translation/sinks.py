@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,8 @@ from nmt.system.console import counted
 from nmt.system.distributed import rank
 from nmt.system.files import disk_errors, parse_json, real_path, regular_file, write_output
 
+# Names of open streams, which by a shell's redirection may lead to a file.
+_OPEN = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/.+/fd/\d+")
 # Everything that determines the output but the input, as JSON, by the names in recipes and options.
 Fingerprint = dict[str, Any]
 
@@ -123,7 +126,7 @@ def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = T
             yield output
     else:
         with disk_errors(path):
-            stream = path.open("wb")
+            stream = path.open("ab" if is_stream(path) else "wb")  # after what `>>` keeps
         with stream:
             yield StreamOutput(stream)
 
@@ -141,8 +144,8 @@ def write_whole(path: Path | None, data: bytes) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is a pipe, a device or an open stream, which cannot be replaced or resumed."""
-    is_open = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    """Whether a path is a pipe, a device or the name of an open stream, which cannot be replaced or resumed."""
+    is_open = _OPEN.fullmatch(str(path.absolute())) is not None
     return path.exists() and (is_open or not (path.is_file() or path.is_dir()))
 
 

@@ -322,7 +322,7 @@ class Translator:
         found = self.engine.search(sentences, options.search, prefixes)
         for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
             begin = target.decode(prefix) if prefix else ""
-            rests = [target.decode(each.tokens).removeprefix(begin) for each in hypotheses]
+            rests = [target.decode(each.tokens).removeprefix(begin).replace(ITEM, "") for each in hypotheses]
             texts = [options.finished(unit.text, unit.begin, rest) or unit.text for rest in rests]
             unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
@@ -392,7 +392,7 @@ class Translator:
                 unit.lines = [Line(each.text) for each in unit.found]
             if unit.text != placing.without_items(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
-                unit.lines = [placing.recased(line, unit.core.text, terms) for line in unit.lines]
+                unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
             if unit.prefix.items:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
 

@@ -116,3 +116,6 @@ def test_documents_are_translated_in_their_format(service: Service, translator: 
         made("x.docx", b"PK\x03\x04 word/document.xml")
     with pytest.raises(RequestError, match=r"x\.pdf: documents of this format are not"):
         made("x.pdf", b"%PDF-1.7")
+    for name in ("x.csv", "x.txt"):  # recognized by name or content
+        with pytest.raises(RequestError, match=rf"{name}: the format csv is not translated here: its column is"):
+            made(name, b"id,text\n1,a dog\n2,the cat\n")

@@ -73,7 +73,8 @@ def test_clients_of_libretranslate_work(running: Running, translator: Translator
     settings = send(running, "frontend/settings")[2]
     assert settings["charLimit"] == 2000
     assert not settings["keyRequired"]
-    assert {".txt", ".docx", ".srt"} <= set(settings["supportedFilesFormat"])
+    assert {".txt", ".docx", ".srt"} <= (endings := {*settings["supportedFilesFormat"]})
+    assert not endings & {".csv", ".tsv", ".jsonl", ".ndjson", ".android", ".text"}
     assert send(running, "health")[2] == {"status": "ok"}
 
 
@@ -101,6 +102,7 @@ def test_json_and_forms_of_both_kinds_have_one_answer(running: Running, translat
         (json.dumps({**GOOD, "alternatives": "many"}).encode(), 400, "parameter alternatives"),
         (json.dumps({**GOOD, "alternatives": 10**9}).encode(), 400, "parameter alternatives"),
         (json.dumps({**GOOD, "format": "xml"}).encode(), 400, "parameter format"),
+        (json.dumps({**GOOD, "glossary": {"cat": "gat \ufffc"}}).encode(), 400, "glossary: found U+FFFC"),
         (json.dumps({**GOOD, "glossary": {"a": ""}}).encode(), 400, "parameter glossary"),
         (json.dumps({**GOOD, "q": "a" * 2001}).encode(), 413, "2,001 characters"),
         (b" " * 100_000, 413, "bytes"),

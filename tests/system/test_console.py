@@ -103,6 +103,10 @@ def test_paths_below_the_current_folder_are_relative(
     here = os.getcwd()
     Console().info(f"{here}/run: see '{here}/a b', run={here}/x, /mnt{here}/y, {here}, {here}-2/z")
     assert capsys.readouterr().err == f"run: see 'a b', run=x, /mnt{here}/y, {here}, {here}-2/z\n"
+    Console().info(f"file://{here}/x")
+    monkeypatch.chdir("/")
+    Console().info("http://127.0.0.1:8000/ and /tmp/x, //host/y")
+    assert capsys.readouterr().err == f"file://{here}/x\nhttp://127.0.0.1:8000/ and /tmp/x, //host/y\n"
 
 
 @pytest.mark.parametrize(

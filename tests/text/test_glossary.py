@@ -86,12 +86,18 @@ def test_read_accepts_valid_files(tmp_path: Path) -> None:
         ("a\tb\tc\n", r"terms\.tsv:1: found 3 columns, expected 2"),
         ("\tb\n", r"terms\.tsv:1: found 2 columns, expected 2 that are not empty"),
         ("a b\tb\na  b\tb\n", r"terms\.tsv:2: 'a b' is on line 1 already"),
+        ("a\tb\ncat\tgat \ufffc to\n", r"terms\.tsv:2: found U\+FFFC, .* in 'cat\\tgat .*; remove this character"),
         ("\n\n", r"terms\.tsv: there are no terms"),
     ],
 )
 def test_read_reports_mistakes_with_their_lines(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Glossary.read(write_lines(tmp_path / "terms.tsv", content))
+
+
+def test_terms_of_a_mapping_have_no_item() -> None:
+    with pytest.raises(DataError, match=r"glossary: found U\+FFFC"):
+        Glossary({"cat": "gat \ufffc to"})
 
 
 def test_fingerprint_depends_on_the_terms_and_not_on_their_order() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.typography import restored_case, sentence_case
+from nmt.text.typography import lower, restored_case, sentence_case
 
 KNOWN = {"Tom", "York", "the", "good", "saw", "and", "drove", "new", "very", "to", "hat"}
 
@@ -39,4 +39,12 @@ def test_only_the_case_changes_and_capitals_come_back(text: str) -> None:
     changed = sentence_case(text, "en", count)
     assert changed.upper() == text.upper()
     if changed != text and text == text.upper():
-        assert restored_case(changed, text) == text
+        assert restored_case(changed, text, "it") == text
+
+
+@pytest.mark.parametrize("language", ["tr", "az-Latn", "Turkish"])
+def test_turkish_and_azerbaijani_have_two_letters_i(language: str) -> None:
+    assert restored_case("istanbul çok ılık", "ISTANBUL IS VERY MILD", language) == "İSTANBUL ÇOK ILIK"
+    assert restored_case("istanbul tarihi", "The Istanbul History Book", language) == "İstanbul tarihi"
+    assert sentence_case("BİR KIZ İLE IŞIK", language, lambda word: word in ("ile", "ışık")) == "Bir kız İle Işık"
+    assert lower("I", "it") == "i"

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -216,6 +217,20 @@ class TestInterrupted:
         assert not is_stream(tmp_path / "new")
         with open_output(Path("/dev/null"), {}) as output:
             assert isinstance(output, StreamOutput)
+
+    @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="files below /dev are a property of Linux")
+    def test_files_below_dev_are_files(self) -> None:
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+            assert not is_stream(Path(file.name))
+            refused = run_command("translate", "-i", file.name, "-o", file.name)
+            assert (refused.exit_code, "it is also read" in refused.stderr) == (2, True)
+
+    def test_stream_that_leads_to_a_file_keeps_its_content(self, tmp_path: Path) -> None:
+        """As the shell's `>>` does."""
+        (tmp_path / "log").write_bytes(b"old\n")
+        with (tmp_path / "log").open("ab") as log, open_output(Path(f"/dev/fd/{log.fileno()}"), {}) as output:
+            output.write([b"a"], b"new\n")
+        assert (tmp_path / "log").read_bytes() == b"old\nnew\n"
 
     def test_other_options_and_inputs_do_not_resume(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in").write_text("a dog\n")

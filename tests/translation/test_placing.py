@@ -96,6 +96,9 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("x <b>y</b>", "", [], "<b></b>"),
         # without a word in it
         ("one <b></b> two", "due uno", [(0, 1), (1, 0)], "due uno<b></b>"),
+        # items of a term
+        ("a <b>cat</b>", "un gatto <i> qui", [(0, 0), (1, 1), (1, 2)], "un <b>gatto <i></b> qui"),
+        ("a <b>cat</b>", "un <a href='x y'>gatto</a>.", [(0, 0), (1, 3)], "un <b><a href='x y'>gatto</a></b>."),
     ],
 )  # fmt: skip
 def test_pairs_are_placed_by_hand(line: str, text: str, links: Links, expected: str) -> None:
@@ -203,6 +206,12 @@ def test_translations_contain_target_terms_exactly(translator: Translator, targe
     assert not missing_terms(["tappeto"], found[2].text)
     assert [one.text for one in found[3:]] == [one.text for one in translator.translate(lines[3:])]
     assert not any(any(one.diff) for one in found)
+
+
+def test_generated_character_of_items_is_left_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    generated = [Hypothesis(translator.tokenizers.target.encode("il \ufffcgatto \ufffc"), 0.0, 0.0)]
+    monkeypatch.setattr(translator.engine, "search", lambda sentences, *_: [generated for _ in sentences])
+    assert translator.translate("the <b>cat</b>").text.replace("<b>", "").replace("</b>", "") == "il gatto"
 
 
 def test_each_text_between_items_is_searched_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

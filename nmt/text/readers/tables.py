@@ -17,6 +17,8 @@ from nmt.system.console import counted
 from nmt.text.readers import Columns, SentencePair, named_sides, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
+# Characters of a cell, for all threads of the process; a longer one has a quote that is not closed.
+csv.field_size_limit(1 << 24)
 _SAMPLE, _DELIMITERS = 100, ",;\t|"  # lines that show the delimiter of a CSV file
 
 

@@ -32,6 +32,8 @@ Format = Literal[
     "text", "srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff", "html", "markdown", "properties", "android",
     "strings", "docx",
 ]  # fmt: skip
+# Formats of which a column or a key must be chosen.
+COLUMN_FORMATS = ("csv", "tsv", "jsonl")
 # Marks of UTF-32 begin with those of UTF-16.
 MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF8: "utf-8",
@@ -73,8 +75,8 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         for option, given, formats in (
-            ("--column", self.columns, ("csv", "tsv", "json", "jsonl")),
-            ("--into", self.into, ("csv", "tsv", "jsonl")),
+            ("--column", self.columns, (*COLUMN_FORMATS, "json")),
+            ("--into", self.into, COLUMN_FORMATS),
             ("--exclude", self.excluded, ("json",)),
         ):
             if given and self.format not in formats:

@@ -11,12 +11,12 @@ from nmt.translation.documents.document import MARKS, Format
 
 FORMATS: tuple[str, ...] = get_args(Format)
 _TABLE_LINES, _LEAST_TABLE_LINES = 20, 3
-ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMATS} | {
+ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMATS if name not in ("text", "android")} | {
     ".arb": "json", ".pot": "po", ".xlf": "xliff", ".sdlxliff": "xliff", ".mxliff": "xliff", ".mqxliff": "xliff",
     ".ndjson": "jsonl", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".xml": "android",
 }  # fmt: skip
 # Endings that lines of text may have, beside codes of languages and numbers.
-_TEXT = re.compile(r"|\.(?:txt|zip|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
+_TEXT = re.compile(r"|\.(?:txt|text|zip|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
 _STRING = r'"(?:[^"\\\r\n]|\\.)*+"'
 _OFFICE = "PDF, RTF or Office"
 _WORD = re.compile(rb"PK\x03\x04(?s:.*?)word/document\.xml")  # in the names of members

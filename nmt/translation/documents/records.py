@@ -6,7 +6,6 @@ Rows without a translation stay byte for byte; in the others, quotes and spaces 
 import csv
 import io
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -62,7 +61,6 @@ def read_table(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]) -> list[_Row]:
     """Return the rows that are not empty."""
-    limit = csv.field_size_limit(sys.maxsize)
     reader, rows, read = csv.reader((line[0] for line in lines), **form), list[_Row](), 0
     try:
         for cells in reader:
@@ -72,8 +70,6 @@ def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]
     except csv.Error as error:
         problem = f"not CSV: {error}, in the row that begins in this line"
         raise content.error(lines[read].start(), problem) from None
-    finally:  # readers of corpora keep the limit, which tells of a quote that is not closed
-        csv.field_size_limit(limit)
     return rows
 
 

@@ -80,6 +80,12 @@ def test_damaged_table_is_an_error_with_its_line(text: str, message: str) -> Non
         read("csv", text, columns=["a"])
 
 
+def test_limit_of_cells_is_not_changed_by_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to the process."""
+    monkeypatch.setattr(csv, "field_size_limit", pytest.fail)
+    assert texts(read("csv", "a\nb\n", columns=["a"])) == ["b"]
+
+
 @pytest.mark.parametrize(
     ("column", "into", "message"),
     [
