@@ -134,8 +134,8 @@ class Training:
     def _decide_last_step(self, seconds: float) -> None:
         """Turn a limit in time into a last step, once it is needed, and record it in a checkpoint. Collective.
 
-        That is after 80 % of the part of the schedule whose rate does not depend on the last step, but not before a tenth
-        of the time, when validations have been measured: a resumed training ends its schedule at the same step,
+        That is after 80 % of the part of the schedule whose rate does not depend on the last step, but not before a
+        tenth of the time, when validations have been measured: a resumed training ends its schedule at the same step,
         whatever its speed.
         """
         progress, settings = self.progress, self.recipe.train

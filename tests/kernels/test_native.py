@@ -23,8 +23,8 @@ from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.kernels import constant_products, native, native_search
 from nmt.kernels.attention_rows import (
-    SentenceOffsets,
     Offsets,
+    SentenceOffsets,
     attend_rows,
     attend_rows_backward,
 )
