@@ -345,7 +345,7 @@ def searches(setup: Setup) -> Iterator[Row]:
     """Measure the search with random weights, which rarely end a sentence: outputs are as long as their source."""
     on_gpu = setup.device.type == "cuda"
     measured = replace(setup, model=dict(BASE), vocabulary=32_000, mean_length=25) if on_gpu else setup
-    engine = TorchEngine([updater(measured, RuntimeSettings()).model], RuntimeSettings())
+    engine = TorchEngine.of_models([updater(measured, RuntimeSettings()).model], RuntimeSettings())
     random = np.random.default_rng(0)
     lengths = random_lengths(4_096 if on_gpu else 20, measured.mean_length, random)
     sentences = [random.integers(5, measured.vocabulary, length).tolist() for length in lengths]
