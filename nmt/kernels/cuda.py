@@ -67,7 +67,7 @@ class CudaKernels(Kernels):
 
     def sent(self, tensor: Tensor) -> Tensor:
         """Copy by way of page-locked RAM, for which the host does not wait for the GPU."""
-        if self.device.type != "cuda" or tensor.device == self.device:
+        if self.device.type != "cuda" or tensor.device.type == "cuda":
             return tensor
         # in this thread: another one that calls CUDA may end the recording of a graph
         return tensor.pin_memory().to(self.device, non_blocking=True)

@@ -23,8 +23,10 @@ static void attend(
     for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
         const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
         const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.ancestors_stride : nullptr;
-        for (long i = 0; i < count; i++)
-            visible[i] = i * p.position_stride + sentence * p.sentence_stride + (ancestors ? ancestors[i] * p.place_stride : 0);
+        for (long i = 0; i < count; i++) {
+            const long of_place = ancestors ? ancestors[i] * p.place_stride : 0;
+            visible[i] = i * p.position_stride + sentence * p.sentence_stride + of_place;
+        }
         if (newest) {
             Number* own = cells + visible[count - 1];
             for (long j = 0; j < 2 * dim; j++) own[j] = newest[j];

@@ -3,8 +3,8 @@
 #include "kernels.h"
 
 constexpr long BOS = 2, EOS = 3;  // <s> and </s>; ids before </s> are never generated
-constexpr long LOGIT_ROWS = 128;          // rows whose logits stay in the cache
-constexpr float CLOSE = 2;           // to the largest logit, of those that are refined, or more, see `Output`
+constexpr long LOGIT_ROWS = 128;  // rows whose logits stay in the cache
+constexpr float CLOSE = 2;        // how far below the largest logit others are refined, at least; see `Output`
 
 struct Output {  // of the decoder's hidden states
     const Product* product;
@@ -75,8 +75,8 @@ struct Model {
     long has_bf16_cells;
 };
 
-// Return what is subtracted from logits (stride), behind the vocabulary -inf: log(sum(exp)) if `as_log_probs`, else 0; but
-// NaN if one of them is NaN, which a maximum would not keep.
+// Return what is subtracted from logits (stride), which are -inf behind the vocabulary: log(sum(exp)) if `as_log_probs`,
+// else 0; but NaN if one of them is NaN, which a maximum would not keep.
 static float normalizer_of(const float* logits, long vocabulary, long stride, bool as_log_probs) {
     Floats largest_in_lane = Floats{} - INFINITY;
     Ints not_numbers{};

@@ -49,7 +49,8 @@ struct INT8 {
     static constexpr int ZERO_POINT = 0;
     static Ints load(const void* weights, long vector) { return ((const Ints*)weights)[vector]; }
     static Sums add(Sums sums, Ints x, Ints w) {
-        asm("sdot %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(x), "w"(w));  // GCC copies the sums of an intrinsic function
+        // GCC would copy the sums of an intrinsic function between registers
+        asm("sdot %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(x), "w"(w));
         return sums;
     }
 #elif __AVX512VNNI__ || (__AVXVNNI__ && !__AVX512F__)

@@ -129,7 +129,8 @@ static void advance(
             b.finish(sentence, worst - finished, list[rank].log_prob, b.history_of(sentence, list[rank].parent));
         }
         const long limit = b.limits[sentence];
-        const long longest = std::isinf(rules.margin) ? limit : std::min(limit, length + length / rules.growth_divisor + 1);
+        const long grown = length + length / rules.growth_divisor + 1;
+        const long longest = std::isinf(rules.margin) ? limit : std::min(limit, grown);
         const float bound = *std::min_element(finished, finished + b.best) * rules.penalties[longest];
         const float least = list[b.best - 1].log_prob - rules.margin;
         int* history = b.history_of(sentence, 0);
