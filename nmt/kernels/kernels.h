@@ -27,13 +27,17 @@ typedef int Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 static inline Floats larger(Floats x, Floats y) { return x > y ? x : y; }
 
 static inline Ints truncated(Floats x) { return __builtin_convertvector(x, Ints); }
-static inline Floats to_floats(Ints x) { return __builtin_convertvector(x, Floats); }
 static inline Floats with_bits(Ints bits) { return (Floats)bits; }
 static inline int truncated(float x) { return x; }
-static inline float to_floats(int x) { return x; }
 static inline float with_bits(int bits) {
     float number;
     return std::memcpy(&number, &bits, sizeof number), number;
+}
+
+static inline float nearest(float x) { return std::nearbyint(x); }
+static inline Floats nearest(Floats x) {
+    UNROLL for (long lane = 0; lane < LANES; lane++) x[lane] = std::nearbyint(x[lane]);
+    return x;
 }
 
 // exp of a number or of each of a vector, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as
@@ -43,11 +47,10 @@ static inline Number exponential(Number x) {
     const Number most = Number{} + 88, least = -most;
     x = most < x ? most : x;
     x = least > x ? least : x;
-    const auto whole = truncated(x * 1.44269504f + (x < 0 ? Number{} - 0.5f : Number{} + 0.5f));  // from -127 on
-    const Number n = to_floats(whole), r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    const Number n = nearest(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
     Number y = r * 1.9875691500e-4f + 1.3981999507e-3f;
     y = ((y * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f;
-    return ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((whole + 127) << 23);
+    return ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((truncated(n) + 127) << 23);  // from 2^-127, 0, on
 }
 
 // The numbers of x, and behind them those of y, with these indices, which are constants.
