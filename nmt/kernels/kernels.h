@@ -53,6 +53,12 @@ static inline Number exponential(Number x) {
     return ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((truncated(n) + 127) << 23);  // from 2^-127, 0, on
 }
 
+#if __GLIBC__ && __x86_64__ && !__clang__
+// Loops with the function of glibc's libmvec are as fast or 3 % faster.
+extern "C" __attribute__((simd("notinbranch"))) float expf(float);
+static inline float exponential(float x) { return expf(x); }
+#endif
+
 // The numbers of x, and behind them those of y, with these indices, which are constants.
 template <class Vector>
 static inline __attribute__((always_inline)) Vector shuffled(Vector x, Vector y, Ints indices) {
