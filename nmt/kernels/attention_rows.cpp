@@ -24,36 +24,22 @@ struct Matrix : Rows<float> {  // in scratch; a row is a multiple of LANES numbe
     Floats& vector(long row, long column) const { return *(Floats*)at(row, column); }
 };
 
-// Rows of scale * from, (rows, width), with zeros around them.
+// Rows of scale * from, (rows, width), with zeros behind the columns.
 template <class Number>
 static void copy(Matrix to, Rows<Number> from, long rows, long width, float scale = 1) {
-    for (long row = 0; row < rows; row++) {
-        const Number* numbers = from.at(row);
-        float* out = to.at(row);
-#pragma GCC ivdep
-        for (long i = 0; i < width; i++) out[i] = (float)numbers[i] * scale;
-        std::fill(out + width, out + padded(width), 0);
-    }
-    std::fill(to.at(rows), to.at(padded(rows)), 0);
+    for (long row = 0; row < rows; row++)
+        for (long i = 0; i < width; i += LANES) to.vector(row, i) = load(from.at(row, i), width - i) * scale;
 }
 
 template <class Number>
 static void copy_back(Rows<Number> to, Matrix from, long rows, long width, float scale = 1) {
-    for (long row = 0; row < rows; row++) {
-        const float* numbers = from.at(row);
-        Number* out = to.at(row);
-#pragma GCC ivdep
-        for (long i = 0; i < width; i++) out[i] = numbers[i] * scale;
-    }
+    for (long row = 0; row < rows; row++)
+        for (long i = 0; i < width; i += LANES) store(to.at(row, i), from.vector(row, i) * scale, width - i);
 }
 
 // Interleave rows i and i + LANES / 2 of LANES rows. As often as LANES can be halved, this transposes them.
 static inline void interleave(Floats (&x)[LANES]) {
-    Ints low, high;
-    UNROLL for (long lane = 0; lane < LANES; lane++) {
-        low[lane] = lane / 2 + lane % 2 * LANES;
-        high[lane] = low[lane] + LANES / 2;
-    }
+    const Ints low = vector_of([](int lane) { return lane / 2 + lane % 2 * (int)LANES; }), high = low + (int)LANES / 2;
     Floats y[LANES];
     UNROLL for (long r = 0; r < LANES / 2; r++) {
         y[2 * r] = shuffled(x[r], x[r + LANES / 2], low);
@@ -62,12 +48,14 @@ static inline void interleave(Floats (&x)[LANES]) {
     UNROLL for (long r = 0; r < LANES; r++) x[r] = y[r];
 }
 
-// The transpose of a matrix, with its zeros behind rows and columns.
-static void transpose(Matrix to, Matrix from, long rows, long width) {
+// The transpose of `from` (rows, width), with zeros behind its rows.
+template <class Number>
+static void transpose(Matrix to, Rows<Number> from, long rows, long width) {
     for (long row = 0; row < rows; row += LANES)
         for (long i = 0; i < width; i += LANES) {
             Floats x[LANES];
-            UNROLL for (long r = 0; r < LANES; r++) x[r] = from.vector(row + r, i);
+            UNROLL for (long r = 0; r < LANES; r++)
+                x[r] = row + r < rows ? load(from.at(row + r, i), width - i) : Floats{};
             UNROLL for (long halves = LANES; halves > 1; halves /= 2) interleave(x);
             UNROLL for (long r = 0; r < LANES; r++) to.vector(i + r, row) = x[r];
         }
@@ -141,14 +129,9 @@ struct Head {
     float scale() const { return 1 / std::sqrt((float)a.width); }
     long visible(long query) const { return a.causal ? std::min(query + 1, keys) : keys; }
 
-    void copy_keys_and_values() const {
-        copy(k, rows(a.keys, a.key_stride, first_key), keys, a.width);
-        copy(v, rows(a.values, a.key_stride, first_key), keys, a.width);
-        transpose(k_transposed, k, keys, a.width);
-    }
-
     void forward() const {
-        copy_keys_and_values();
+        transpose(k_transposed, rows(a.keys, a.key_stride, first_key), keys, a.width);
+        copy(v, rows(a.values, a.key_stride, first_key), keys, a.width);
         for (long query = 0; query < queries; query += QUERIES) {
             const long count = std::min(QUERIES, queries - query), row = first_query + query;
             const long seen = visible(query + count - 1);
@@ -161,20 +144,21 @@ struct Head {
     }
 
     void softmax(float* scores, long count, long columns, long row) const {
-        std::fill(scores + count, scores + columns, -INFINITY);
         Floats largest_in_lane = Floats{} - INFINITY, sums{};
-        for (long i = 0; i < columns; i += LANES) largest_in_lane = larger(largest_in_lane, *(Floats*)(scores + i));
+        for (long i = 0; i < columns; i += LANES)
+            largest_in_lane = larger(largest_in_lane, first(count - i, *(Floats*)(scores + i), -INFINITY));
         const float largest = count ? largest_of(largest_in_lane) : 0;
         for (long i = 0; i < columns; i += LANES)
-            sums += *(Floats*)(scores + i) = exponential(*(Floats*)(scores + i) - largest);
+            sums += *(Floats*)(scores + i) = first(count - i, exponential(*(Floats*)(scores + i) - largest), 0);
         const float total = sum_of(sums);
         for (long i = 0; i < columns; i += LANES) *(Floats*)(scores + i) *= 1 / total;
         a.logsumexp[row * a.heads + head] = largest + std::log(total);
     }
 
     void backward() const {
-        copy_keys_and_values();
-        transpose(v_transposed, v, keys, a.width);
+        copy(k, rows(a.keys, a.key_stride, first_key), keys, a.width);
+        transpose(k_transposed, k, keys, a.width);
+        transpose(v_transposed, rows(a.values, a.key_stride, first_key), keys, a.width);
         std::fill(to_k.numbers, to_k.at(keys), 0), std::fill(to_v.numbers, to_v.at(keys), 0);
         for (long query = 0; query < queries; query += QUERIES) {
             const long count = std::min(QUERIES, queries - query), row = first_query + query;
@@ -196,10 +180,11 @@ struct Head {
     // The gradient of a row's scores: weights * (to_weights - sum of weights * to_weights).
     void through_softmax(long i, long count, long columns, long row) const {
         const float logsumexp = a.logsumexp[row * a.heads + head];
-        std::fill(weights.at(i, count), weights.at(i, columns), -INFINITY);
         Floats sums{};
-        for (long j = 0; j < columns; j += LANES)
-            sums += (weights.vector(i, j) = exponential(weights.vector(i, j) - logsumexp)) * to_weights.vector(i, j);
+        for (long j = 0; j < columns; j += LANES) {
+            weights.vector(i, j) = first(count - j, exponential(weights.vector(i, j) - logsumexp), 0);
+            sums += weights.vector(i, j) * to_weights.vector(i, j);
+        }
         const float sum = sum_of(sums);
         for (long j = 0; j < columns; j += LANES)
             to_weights.vector(i, j) = weights.vector(i, j) * (to_weights.vector(i, j) - sum);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #if __AVX512F__
 constexpr long LANES = 16, REGISTERS = 32;
@@ -23,8 +24,18 @@ constexpr long LANES = 4, REGISTERS = 16;
 #define UNROLL _Pragma("GCC unroll 16")
 typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int Ints __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef unsigned short Halves __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
 
 static inline Floats larger(Floats x, Floats y) { return x > y ? x : y; }
+
+// A constant operand of comparisons. GCC has an instruction for `x > y ? x : y`, but not if it knows x or y.
+static inline float constant(float x) { return x; }
+static inline Floats constant(Floats x) {
+#if __x86_64__
+    asm("" : "+v"(x));
+#endif
+    return x;
+}
 
 static inline Ints truncated(Floats x) { return __builtin_convertvector(x, Ints); }
 static inline Floats with_bits(Ints bits) { return (Floats)bits; }
@@ -44,7 +55,7 @@ static inline Floats nearest(Floats x) {
 // precise as fp32. Below -88 it is 0, above 88 exp(88), NaN remains. Loops over numbers become those over vectors.
 template <class Number>
 static inline Number exponential(Number x) {
-    const Number most = Number{} + 88, least = -most;
+    const Number most = constant(Number{} + 88), least = constant(Number{} - 88);
     x = most < x ? most : x;
     x = least > x ? least : x;
     const Number n = nearest(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -72,15 +83,29 @@ static inline __attribute__((always_inline)) Vector shuffled(Vector x, Vector y,
 #endif
 }
 
+// f(0), f(1), … Filled by a loop, GCC would compute the vector for 16 lanes whenever it is needed.
+template <class Function, int... lane>
+static inline Ints vector_of(Function f, std::integer_sequence<int, lane...>) {
+    return Ints{f(lane)...};
+}
+template <class Function>
+static inline Ints vector_of(Function f) {
+    return vector_of(f, std::make_integer_sequence<int, LANES>());
+}
+
+// The first numbers of x, and behind them others.
+static inline Floats first(long count, Floats x, float others) {
+    return vector_of([](int lane) { return lane; }) < (int)count ? x : Floats{} + others;
+}
+
 // A function of all numbers of a vector, from that of two vectors.
-template <class Vector, class Function>
+template <int distance = LANES / 2, class Vector, class Function>
 static inline auto reduce(Vector x, Function function) {
-    UNROLL for (long distance = LANES / 2; distance > 0; distance /= 2) {
-        Ints from;
-        UNROLL for (long lane = 0; lane < LANES; lane++) from[lane] = lane ^ distance;
-        x = function(x, shuffled(x, x, from));
+    if constexpr (distance == 0) return x[0];
+    else {
+        const Vector other = shuffled(x, x, vector_of([](int lane) { return lane ^ distance; }));
+        return reduce<distance / 2>(function(x, other), function);
     }
-    return x[0];
 }
 static inline float largest_of(Floats x) { return reduce(x, larger); }
 static inline float sum_of(Floats x) {
@@ -104,6 +129,31 @@ struct Bfloat16 {
         return *this;
     }
 };
+
+// LANES numbers in memory; of the last ones of a row, fewer, which zeros follow.
+static inline Floats load(const float* from) { return *(const Floats*)from; }
+static inline Floats load(const Bfloat16* from) {
+    return (Floats)(__builtin_convertvector(*(const Halves*)from, Ints) << 16);
+}
+static inline void store(float* to, Floats x) { *(Floats*)to = x; }
+static inline void store(Bfloat16* to, Floats x) {  // to the nearest, ties to even
+    const Ints bits = (Ints)x, upper = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    *(Halves*)to = __builtin_convertvector(x != x ? Ints{} + 0x7fc0 : upper, Halves);
+}
+template <class Number>
+static inline Floats load(const Number* from, long count) {
+    if (count >= LANES) return load(from);
+    Number numbers[LANES] = {};
+    std::copy(from, from + count, numbers);
+    return load(numbers);
+}
+template <class Number>
+static inline void store(Number* to, Floats x, long count) {
+    if (count >= LANES) return store(to, x);
+    Number numbers[LANES];
+    store(numbers, x);
+    std::copy(numbers, numbers + count, to);
+}
 
 // Numbers without values. They begin a cache line, so that no vector of them is in two.
 struct Space {

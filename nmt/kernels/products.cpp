@@ -89,7 +89,7 @@ struct INT8 {
         Ints not_numbers{};  // which the maximum does not keep
         for (long i = 0; i < count; i += LANES) {
             const Floats numbers = *(Floats*)(x + i);
-            largest = larger(largest, numbers < 0 ? -numbers : numbers);
+            largest = larger(largest, larger(numbers, -numbers));
             not_numbers |= numbers != numbers;
         }
         const float limit = any(not_numbers) ? NAN : largest_of(largest);
