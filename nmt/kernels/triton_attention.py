@@ -2,8 +2,8 @@
 
 N query rows, M key rows, D width, H heads, d = D/H, P tiles. A row attends to the rows of its own sentence, which are
 all in one tile (see `nmt.batching.batch`). A program computes a block of rows of one tile and one head: it owns the
-rows of one side, and reads the rows of the other side block by block. Only a tile of one sentence longer than `TILE`
-has more than one block, if the heads are not very wide.
+rows of one side, and reads the rows of the other side block by block. In bf16, with heads of at most 64 numbers, only a
+tile of one sentence longer than `TILE` has more than one block.
 
 Scores, their exponentials and all sums are fp32; the operands of the products have the type of the inputs. Exponentials
 are powers of two, with the factor log2(e) in the scale of the scores.
@@ -21,7 +21,8 @@ from nmt.batching.batch import TILE, Rows
 
 FUSED = True  # whether one kernel computes all gradients where no sentence is longer than TILE
 WARPS = {"forward": 4, "backward": 4}  # of one program; twice as many for fp32
-WIDEST = 512  # bytes of a row of a head in blocks of TILE rows; wider heads get smaller blocks, which fit in the memory
+SHARED = 2**16  # bytes of shared memory of a program, which all GPUs have; blocks of wider heads have fewer rows
+MOST_OPERANDS = 5  # blocks of rows that a program reads, in the backward pass
 STAGES = 1  # of the pipelined loop over blocks, which rarely has a second iteration
 
 
@@ -138,14 +139,15 @@ def _constants(queries: Tensor, heads: int, causal: bool, direction: str) -> dic
     """Return the parameters on which the code of the kernels depends."""
     head_width = queries.size(1) // heads
     width = max(16, triton.next_power_of_2(head_width))  # the smallest size of a product is 16
-    row_bytes = width * queries.element_size()
+    rows = SHARED // (MOST_OPERANDS * width * queries.element_size())
+    block = max(16, min(TILE, 1 << rows.bit_length() - 1))
     return {
         "SCALE": head_width**-0.5,
         "SCALE_2": head_width**-0.5 * math.log2(math.e),
         "CAUSAL": causal,
         "HEAD_WIDTH": head_width,
         "WIDTH": width,
-        "BLOCK": TILE if row_bytes <= WIDEST else max(16, TILE * WIDEST // row_bytes),
+        "BLOCK": block,
         "STAGES": STAGES,
         "num_warps": WARPS[direction] * (2 if queries.dtype == torch.float32 else 1),
     }

@@ -20,6 +20,7 @@ from nmt.text.tokenizer import BOS, EOS
 BLOCK = 16  # cells that a program reads at a time
 SOURCE_BLOCK, SOURCE_WARPS = 32, 2  # of the source, for all hypotheses of a sentence,
 MOST_TOGETHER = 32  # if it has at most so many, whose sums are in registers
+WIDEST = 128  # wider heads get smaller blocks of the source, which fit in the shared memory of any GPU
 LANES, LANES_OF_WARP = 1024, 128  # columns of logits that a program reads at a time
 HISTORY_BLOCK = 64  # positions of hypotheses that a program copies at a time
 LOWEST = tl.constexpr(-1e30)  # less than any logit, and finite: infinity minus infinity is not a number
@@ -42,7 +43,8 @@ def attend_step(queries: Tensor, cells: Tensor, places: Places, heads: int, newe
     if places.ancestors is None and 1 < places.beam <= MOST_TOGETHER:
         _attend_together_kernel[(cells.size(1), heads)](
             queries, cells, places.lengths, output, *strides[:3], **constants,
-            ROWS=max(16, triton.next_power_of_2(places.beam)), BLOCK=SOURCE_BLOCK, num_warps=SOURCE_WARPS,
+            ROWS=max(16, triton.next_power_of_2(places.beam)),
+            BLOCK=SOURCE_BLOCK if constants["WIDTH"] <= WIDEST else 16, num_warps=SOURCE_WARPS,
         )  # fmt: skip
         return output
     of_ancestors = 0 if places.ancestors is None else places.ancestors.stride(1)
