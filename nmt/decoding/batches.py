@@ -47,8 +47,14 @@ def balanced_batches(
         yield from (batch[i::threads] for i in range(min(threads, len(batch))))
 
 
-def in_order(batches: Sequence[Sequence[int]], found: Sequence[Sequence[Result]]) -> list[Result]:
-    """Return the results of all sentences in their order, for the results of batches of their indices."""
+def in_batches(
+    items: Sequence[Item],
+    batches: Sequence[Sequence[int]],
+    function: Callable[[Sequence[Item]], list[Result]],
+    run: Callable[[Callable[[Sequence[Item]], list[Result]], Sequence[Sequence[Item]]], Sequence[list[Result]]],
+) -> list[Result]:
+    """Return the results of all items, in order, from batches of their indices; `run` applies a function to each."""
+    found = run(function, [[items[i] for i in batch] for batch in batches])
     results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
     return [results[i] for i in range(len(results))]
 

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.batches import balanced_batches, in_halves, in_order, in_threads, length_batches
+from nmt.decoding.batches import balanced_batches, in_batches, in_halves, in_threads, length_batches
 from nmt.decoding.forced_decoding import force
 from nmt.decoding.native_engine import Engine, ForceRequest, Ids, RemoteEngine
 from nmt.decoding.options import SearchOptions
@@ -87,26 +87,21 @@ class TorchEngine:
             return search(self.models, [ids for ids, _ in batch], options, [prefix for _, prefix in batch])
 
         items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
-        problem = partial(sentence_too_long, options.width, f"the memory of {self.kernels.device}")
-        return self._in_batches(function, items, batches, problem)
+        too_long = partial(sentence_too_long, options.width, f"the memory of {self.kernels.device}")
+        return in_batches(items, batches, self._in_halves(function, too_long), self.run)
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention of the first model, see `Engine.force`."""
         assert not self.models[0].training, "dropout would change the probabilities"
         batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
-        problem = partial(pair_too_long, f"the memory of {self.kernels.device}")
-        return self._in_batches(partial(force, self.models[0], heads), pairs, batches, problem)
+        too_long = partial(pair_too_long, f"the memory of {self.kernels.device}")
+        function = partial(force, self.models[0], heads)
+        return in_batches(pairs, batches, self._in_halves(function, too_long), self.run)
 
-    def _in_batches(
-        self,
-        function: Callable[[Sequence[Item]], list[Result]],
-        items: Sequence[Item],
-        batches: Sequence[Sequence[int]],
-        too_long: Callable[[Item], str],
-    ) -> list[Result]:
-        """Return the results of all items, in order, of batches of their indices."""
-        in_parts = partial(in_halves, function, too_long=too_long, release=self._release_memory)
-        return in_order(batches, self.run(in_parts, [[items[i] for i in batch] for batch in batches]))
+    def _in_halves(
+        self, function: Callable[[Sequence[Item]], list[Result]], too_long: Callable[[Item], str]
+    ) -> Callable[[Sequence[Item]], list[Result]]:
+        return partial(in_halves, function, too_long=too_long, release=self._release_memory)
 
     def run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         """Return the result of a function of each batch, in order. Several threads may call this at a time."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from nmt.decoding.batches import balanced_batches, in_halves, in_order, in_threads, length_batches
+from nmt.decoding.batches import balanced_batches, in_batches, in_halves, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced, Head, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
 from nmt.kernels.native import ENCODER_ROWS, NativeModel
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nmt.decoding.engine import TorchEngine
 
 Ids = Sequence[int]
-Item = TypeVar("Item")
+Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 
@@ -90,9 +90,9 @@ class NativeEngine:
         lengths, prefixes = [len(ids) + 1 for ids in sentences], prefixes or [()] * len(sentences)
         sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES * min(2, options.width), self._threads
         items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
-        problem = partial(sentence_too_long, options.width, "RAM")
-        function = partial(self._search, options=options)
-        return self._in_batches(function, items, list(balanced_batches(lengths, *sizes)), problem)
+        too_long = partial(sentence_too_long, options.width, "RAM")
+        function = partial(in_halves, partial(self._search, options=options), too_long=too_long)
+        return in_batches(items, list(balanced_batches(lengths, *sizes)), function, self._run)
 
     def _search(self, batch: Sequence[tuple[Ids, Ids]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Search a batch of source ids with `</s>` and their prefixes."""
@@ -112,20 +112,11 @@ class NativeEngine:
             ended = [([*source, EOS], [*target, EOS]) for source, target in batch]
             return [Forced(*of_pair) for of_pair in self._models[0].force(ended, heads)]
 
-        problem = partial(pair_too_long, "RAM")
-        return self._in_batches(force, pairs, batches, problem)
+        function = partial(in_halves, force, too_long=partial(pair_too_long, "RAM"))
+        return in_batches(pairs, batches, function, self._run)
 
-    def _in_batches(
-        self,
-        function: Callable[[Sequence[Item]], list[Result]],
-        items: Sequence[Item],
-        batches: Sequence[Sequence[int]],
-        too_long: Callable[[Item], str],
-    ) -> list[Result]:
-        """Return the results of all items, in order, of batches of their indices."""
-        of_batches = [[items[i] for i in batch] for batch in batches]
-        found = in_threads(partial(in_halves, function, too_long=too_long), of_batches, self._threads)
-        return in_order(batches, found)
+    def _run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
+        return in_threads(function, batches, self._threads)
 
     def of_worker(self, ask: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread."""

@@ -10,10 +10,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from nmt.kernels.machine import processor_features
+from nmt.system.workers import available_cores
 
 # sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17"]
@@ -100,24 +103,26 @@ def _digest(path: Path) -> str:
 
 def _compile(compiler: str, folder: Path, name: str) -> Path:
     """Compile the kernels, with several threads if this compiler has OpenMP; return the file, named by its digest."""
-    with tempfile.TemporaryDirectory(prefix="compiling-", dir=folder) as beside:
-        made = Path(beside, "kernels.so")
+    sources = [path for path in _SOURCES if path.suffix == ".cpp"]
+    with (
+        tempfile.TemporaryDirectory(prefix="compiling-", dir=folder) as beside,
+        ThreadPoolExecutor(available_cores()) as threads,
+    ):
+        made, objects = Path(beside, "kernels.so"), [Path(beside, f"{source.stem}.o") for source in sources]
         for openmp in (["-fopenmp"], []):
-            command = [
-                compiler,
-                *(str(path) for path in _SOURCES if path.suffix == ".cpp"),
-                *_OPTIONS,
-                *openmp,
-                "-o",
-                str(made),
-            ]
-            result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-            if result.returncode == 0:
+            command = [compiler, *_OPTIONS, *openmp, "-o"]
+            compilations = [[*command, to, "-c", source] for source, to in zip(sources, objects, strict=True)]
+            results = [*threads.map(_run, compilations), _run([*command, made, *objects])]
+            if not any(result.returncode for result in results):
                 break
         else:
-            lines = result.stderr.splitlines()
+            lines = "".join(result.stderr for result in results).splitlines()
             raise OSError(f"{compiler} failed: {next((line for line in lines if 'error' in line), 'no message')}")
         made.chmod(0o700)
         with made.open("rb+") as file:
             os.fsync(file.fileno())
         return made.replace(folder / f"{name}-{_digest(made)}.so")
+
+
+def _run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
