@@ -42,6 +42,7 @@ _OOM_MESSAGES = (
     "DefaultCPUAllocator",
     "could not create a primitive",  # oneDNN
     "CUDA error: out of memory",  # of torch.AcceleratorError, which has other causes too
+    "[CUDA]: out of memory",  # Triton
     "STATUS_ALLOC_FAILED",  # cuBLAS, cuDNN
     "_ALLOCATION_FAILED",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_…, …_HOST_…
     "MPS backend out of memory",

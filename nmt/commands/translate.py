@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -40,11 +40,10 @@ def translate(request: TranslateRequest, console: Console) -> None:
     option, path = ("--reference", request.reference) if request.reference else ("--prefixes", request.prefixes)
     parallel = None if path is None else list(read_lines(path))
     reuse_freed_ram()
-    with connected(runtime):
+    with connected(runtime), ExitStack() as stack:
         # on a CPU, processes of one thread each translate together
         translator = Translator.load(models[0], models[1:], thread_count(runtime), **runtime.model_dump())
-        if problem := translator.engine.problem:
-            console.warn(problem)
+        stack.enter_context(warned_of_kernels(translator, console))
         options = options_of(request, translator)
         # greedy search is faster without the log-probabilities, which plain text does not show
         search = options.search.model_copy(update={"log_probs": request.as_json or request.n_best > 1})
@@ -72,6 +71,17 @@ def translate(request: TranslateRequest, console: Console) -> None:
                     process_lines("scoring", source, output, score, console, translator)
                 else:
                     translate_stream(translator, source, output, options, request.as_json, console)
+
+
+@contextmanager
+def warned_of_kernels(translator: Translator, console: Console) -> Iterator[None]:
+    """Warn of fast kernels that cannot be used here, before and after the translation."""
+    before = translator.engine.problem
+    if before:
+        console.warn(before)
+    yield
+    if translator.engine.problem not in (None, before):
+        console.warn(f"{translator.engine.problem}")
 
 
 def connected(runtime: RuntimeSettings) -> AbstractContextManager[None]:

@@ -83,25 +83,27 @@ def in_halves(
     function: Callable[[Sequence[Item]], list[Result]],
     items: Sequence[Item],
     too_long: Callable[[Item], str],
-    release: Callable[[], object] = lambda: None,
+    release: Callable[[], object] | None = None,
 ) -> list[Result]:
     """Return the results of a function for a batch, computed in halves if it does not fit into the memory of a device.
 
-    First, `release` releases what is kept there. Raises ConfigError, which begins with `too_long(item)`, if not even
-    one item fits.
+    First it is tried again after `release` has released what is kept there. Raises ConfigError, which begins with
+    `too_long(item)`, if not even one item fits.
     """
-    try:
-        return function(items)
-    except (RuntimeError, MemoryError) as error:
-        if not is_oom(error):
-            raise
-        if len(items) == 1:
-            raise ConfigError(
-                f"{too_long(items[0])}; use a smaller --beam, split long lines into sentences, or compute with "
-                "--device cpu"
-            ) from None
-    # outside the handler, where the traceback no longer holds the tensors of the failed computation
-    release()
+    for is_last in (False, True) if release is not None else (True,):
+        try:
+            return function(items)
+        except (RuntimeError, MemoryError) as error:
+            if not is_oom(error):
+                raise
+            if is_last and len(items) == 1:
+                raise ConfigError(
+                    f"{too_long(items[0])}; use a smaller --beam, split long lines into sentences, or compute with "
+                    "--device cpu"
+                ) from None
+        # outside the handler, where the traceback no longer holds the tensors of the failed computation
+        if release is not None:
+            release()
     half = len(items) // 2
     return [
         *in_halves(function, items[:half], too_long, release),

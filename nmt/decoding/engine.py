@@ -35,7 +35,7 @@ class TorchEngine:
 
     def __init__(self, models: Models) -> None:
         self.models, self.kernels = models, models[0].kernels
-        self.description, self.problem = self.kernels.description, self.kernels.problem
+        self.description = self.kernels.description
         self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
         self._lock = threading.Lock()
 
@@ -53,6 +53,11 @@ class TorchEngine:
             )
         kernels = kernels_for(device, precision)
         return cls([model.for_inference(kernels) for model in models])
+
+    @property
+    def problem(self) -> str | None:
+        """Why faster kernels cannot be used here, which may show in a search only."""
+        return self.kernels.problem
 
     @property
     def threads(self) -> int:

@@ -23,9 +23,12 @@ class Engine(Protocol):
     """What searches with one model or several."""
 
     description: str  # what computes, where, and in which precision
-    problem: str | None  # why faster kernels cannot be used here
     uses_cores: bool  # whether several batches are searched at a time, one by each core
     search_scale: int  # the factor on the default `decode.batch_tokens`
+
+    @property
+    def problem(self) -> str | None:
+        """Why faster kernels cannot be used here."""
 
     @property
     def threads(self) -> int:

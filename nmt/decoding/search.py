@@ -20,6 +20,7 @@ from nmt.decoding.beam import Beams, Observer, advance, best_candidates, draw, e
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis, hypotheses
 from nmt.decoding.rules import Prefixes, apply_rules
+from nmt.errors import is_oom
 from nmt.kernels.reference import Places, largest
 from nmt.model.cache import DecoderCache
 from nmt.model.transformer import Transformer
@@ -85,7 +86,13 @@ def search(
     make = partial(Search, models, options, size, any(prefixes))
     if observer is not None:
         return make().run(searched, observer)
-    return kernels.kept((*map(id, models), options.model_dump_json(), size, any(prefixes)), make).run(searched)
+    try:
+        key = *map(id, models), options.model_dump_json(), size, any(prefixes)
+        return kernels.kept(key, size[0], make).run(searched)
+    except (RuntimeError, MemoryError) as error:
+        if is_oom(error):
+            kernels.did_not_fit(size)
+        raise
 
 
 class Search:
@@ -133,7 +140,10 @@ class Search:
             for _ in range(steps_per_fetch):
                 if not is_asynchronous:  # else it stays as it was recorded
                     self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
-                self._record_step(self.step)
+                if observer is None:
+                    self._record_step(self.step)
+                else:  # it reads the state
+                    self.step()
             fetches.append(self._fetch())
             if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
                 encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])

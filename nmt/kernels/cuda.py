@@ -7,6 +7,7 @@ N rows, I inputs, O outputs, D width, V vocabulary.
 """
 
 import gc
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, cast
@@ -20,9 +21,11 @@ from nmt.kernels import triton_attention, triton_rows, triton_search
 from nmt.kernels.reference import Given, Kernels, Made, Places, Precision, Residual
 
 _SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
-_MOST_KEPT = 4  # searches of a size
+_SMALL, _MOST_KEPT = 4, (4, 32)  # slots of a small search; large and small searches that are kept
+_MOST_RECORDED_ROWS = 2**14  # of an encoder: with more, the host is ahead of the GPU, and results take gigabytes
 _SLOT = 64  # source tokens for which a slot of a search counts at least, since it has V logits and space for the output
 _MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
+_RECORDING = threading.Lock()  # which waits for the whole GPU when it begins, and so would disturb another one
 
 
 class CudaKernels(Kernels):
@@ -44,9 +47,9 @@ class CudaKernels(Kernels):
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.site = 0  # of the last dropout in a forward pass
         self._update: _Recorded[Any, Any] | None = None  # of a training
-        self._kept: dict[object, object] = {}  # searches, the last one that was used at the end
-        # how often memory ran out in a search with so many positions, and those of the last one
-        self._out_of_memory, self._positions = Counter[tuple[int, int]](), (0, 0)
+        # large and small searches, the last one that was used at the end
+        self._kept: tuple[dict[object, object], dict[object, object]] = {}, {}
+        self._out_of_memory = Counter[tuple[int, int]]()  # how often it ran out in a search with so many positions
         if device.type == "cuda":  # else this is Triton's interpreter
             gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
             self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
@@ -139,7 +142,6 @@ class CudaKernels(Kernels):
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return one of few sizes, for each of which a step is recorded."""
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
-        self._positions = source, target
         most = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
         few = 1 << -(-(count - 1).bit_length() // 2) * 2  # 1, 4, 16, 64, …
         return min(few, most), source, target
@@ -154,28 +156,30 @@ class CudaKernels(Kernels):
         """Record a function of rows or a batch for each shape that comes again."""
         if not may_record or not (self._target_rows or self.device.type == "cuda"):  # else Triton's interpreter
             return super().recorded(function, what)
-        recorded = _Recorded(function, what, self)
+        recorded, unrecorded = _Recorded(function, what, self), super().recorded(function, what)
         if self._target_rows:
             self._update = recorded
-        return recorded
+            return recorded
 
-    def kept(self, key: object, make: Callable[[], Made]) -> Made:
-        """Keep the last searches with their recordings."""
-        made = self._kept.pop(key, None)
-        try:
-            made = made or make()
-        except torch.OutOfMemoryError:
-            if not self._kept:
-                raise
-            made = None
-        if made is None:  # outside the handler, where nothing of what failed remains
-            self._kept.clear()
-            torch.cuda.empty_cache()
-            made = make()
-        self._kept[key] = made
-        if len(self._kept) > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        def call(given: Given) -> tuple[Given, Made]:
+            rows: Any = given  # of an encoder
+            return (recorded if len(rows.ids) <= _MOST_RECORDED_ROWS else unrecorded)(given)
+
+        return call
+
+    def kept(self, key: object, slots: int, make: Callable[[], Made]) -> Made:
+        """Keep the last searches with their recordings: a few large ones, and those of single lines."""
+        is_small = slots <= _SMALL
+        searches = self._kept[is_small]
+        made = searches[key] = searches.pop(key, None) or make()
+        if len(searches) > _MOST_KEPT[is_small]:
+            del searches[next(iter(searches))]
         return cast(Made, made)
+
+    def did_not_fit(self, size: tuple[int, int, int]) -> None:
+        """Halve the slots of such searches, if there is no other one that may have filled the memory."""
+        if sum(map(len, self._kept)) <= 1:
+            self._out_of_memory[size[1:]] += 1
 
     def logits_to_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int
@@ -189,16 +193,19 @@ class CudaKernels(Kernels):
         return _product_in_fp32(left.t(), right)
 
     def release_memory(self) -> bool:
-        """Release kept searches and recorded updates, for good; such a search then has half as many sentences."""
-        had_any = bool(self._kept)
-        self._kept.clear()
-        self._out_of_memory[self._positions] += 1
+        """Release kept searches, and recorded updates for good."""
+        had_any = any(self._kept)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()  # a recording may still be computed
+        for searches in self._kept:
+            searches.clear()
         return (self._update is not None and self._update.forget()) or had_any
 
     def round_weights(self, weights: Tensor) -> None:
         """Round all weights at once, in place of each when it is used; until the next step of the optimizer."""
         if self.dtype is not None:
-            self._rounded = weights.detach().to(self.dtype) if self._rounded is None else self._rounded.copy_(weights)
+            weights = weights.detach()
+            self._rounded = weights.to(self.dtype) if self._rounded is None else self._rounded.copy_(weights)
             self._source = weights.untyped_storage().data_ptr()
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
@@ -312,24 +319,27 @@ class _Recorder:
             try:
                 self._graph = _graph_of(function, None)
             except RuntimeError as error:
+                if is_oom(error.__context__ or error):
+                    raise  # to search again when memory has been released
                 self._kernels.problem = _reason_not_to_record(error, "a search")
         (function if self._graph is None else self._graph.replay)()
 
 
 def _graph_of(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
     """Record a function, which is not computed meanwhile; raises RuntimeError if that is not possible."""
-    graph, stream, collects = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
-    gc.disable()  # nothing that belongs to the GPU may be released meanwhile
-    try:
-        # with several GPUs, a thread of their collectives looks at events meanwhile
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            function()
-    except RuntimeError:
-        torch.cuda.set_stream(stream)
-        raise
-    finally:
-        if collects:
-            gc.enable()
+    with _RECORDING:
+        graph, stream, collects = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
+        gc.disable()  # nothing that belongs to the GPU may be released meanwhile
+        try:
+            # with several GPUs, a thread of their collectives looks at events meanwhile
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                function()
+        except RuntimeError:
+            torch.cuda.set_stream(stream)
+            raise
+        finally:
+            if collects:
+                gc.enable()
     return graph
 
 

@@ -193,9 +193,15 @@ class Kernels:
 
         return call
 
-    def kept(self, key: object, make: Callable[[], Made]) -> Made:
-        """Return what was made for the same key before, if recordings in it can be used again; else make it."""
+    def kept(self, key: object, slots: int, make: Callable[[], Made]) -> Made:
+        """Return what was made for the same key before, if recordings in it can be used again; else make it.
+
+        It is a search of so many slots.
+        """
         return make()
+
+    def did_not_fit(self, size: tuple[int, int, int]) -> None:
+        """Return fewer slots from `search_size` for such lengths, after a search of this size did not fit."""
 
     def loss(
         self,
@@ -214,7 +220,8 @@ class Kernels:
         Vaswani et al. 2017). The loss is the cross-entropy -Σ q log p, which is the Kullback-Leibler divergence up to a
         constant, the entropy of q.
         """
-        matrix = matrix if torch.is_grad_enabled() else matrix.detach()  # so that no gradient of it is computed
+        if not torch.is_grad_enabled():  # no gradient is computed
+            matrix, bias = matrix.detach(), None if bias is None else bias.detach()
         losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
             hidden, matrix, bias, (labels, smoothing, vocabulary), self
         )
@@ -260,7 +267,7 @@ class Kernels:
         """Take the weights of a training, all in one tensor, before the products of an update."""
 
     def release_memory(self) -> bool:
-        """Release what is recorded and kept; return whether there was anything. Later searches take less at a time."""
+        """Release what is recorded and kept; return whether there was anything."""
         return False
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:

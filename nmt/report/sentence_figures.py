@@ -145,7 +145,7 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
 
     Raises ModelError if there is no model, ConfigError for a sentence that is empty or too long.
     """
-    translator = Translator.load(resolve_model(model))
+    translator = Translator.load(resolve_model(model), device="cpu")  # where figures compute
     to = to or translator.languages.target[0]
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)

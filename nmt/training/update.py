@@ -1,5 +1,6 @@
 """One optimizer update: from batches to changed weights, on one device or on all ranks together."""
 
+import gc
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -90,6 +91,7 @@ class Updater:
             if not (is_oom(error) and self.kernels.release_memory()):
                 raise
         # outside the handler, where the traceback no longer holds the tensors of the failed computation
+        gc.collect()
         release_cached_blocks(self.device)
         return function()
 

@@ -1,5 +1,6 @@
 """Validation: the loss with teacher forcing, and BLEU and chrF of the translations that `nmt translate` would print."""
 
+import gc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -99,6 +100,9 @@ def evaluate(
         bleu, chrf = (measure(name, translations, [text.references], target).score() for name in ("bleu", "chrf"))
         results.append(translations)
         scores.append((bleu, chrf))
+    if not translator.engine.uses_cores:
+        del translator
+        gc.collect()  # kept searches, which have gigabytes of a GPU, and its kernels refer to each other
     return Evaluation(texts, results, scores)
 
 

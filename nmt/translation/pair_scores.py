@@ -15,6 +15,7 @@ import numpy as np
 from nmt.config import Recipe
 from nmt.config.section import SettingError
 from nmt.kernels.machine import thread_count
+from nmt.system.distributed import world_size
 from nmt.text.preparing.preparation import Judge
 from nmt.translation.sharing import shared
 from nmt.translation.translator import Translator
@@ -46,7 +47,9 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
     def scores(pairs: Iterable[Texts]) -> Iterator[float]:
         remaining, size = iter(pairs), translator.batch_lines
         batches = iter(lambda: list(islice(remaining, size)), [])
-        return chain.from_iterable(shared(translator, batch_scores, batches))
+        # of several processes of torchrun, only the first one prepares
+        found = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
+        return chain.from_iterable(found)
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
         sources, targets = zip(*sample, strict=True)

@@ -22,11 +22,11 @@ def shared(
     The processes of torchrun share the batches; or copies of this process, if a text is long and the translator may
     have several: then results are pickled, and a batch is read before the one before it is done.
     """
-    # copies would lack other threads, and end with the thread that started them
+    # copies end with the thread that started them, and lack those of torch, which they need if they search themselves
     is_main = threading.current_thread() is threading.main_thread()
     if world_size() > 1:
         return scatter_map(batches, work)
-    if is_long and translator.process_count > 1 and is_main and can_fork():
+    if is_long and translator.process_count > 1 and is_main and (not translator.engine.uses_cores or can_fork()):
         return _in_processes(translator, work, batches)
     return map(work, batches)
 

@@ -1,7 +1,7 @@
 """Models with the kernels for GPUs against plain torch; on a CPU in Triton's interpreter."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -98,32 +98,32 @@ def test_searches_have_few_sizes() -> None:
     assert kernels.search_size(100_000, 300, 610, 2048) == (4, 512, 1024)
     assert kernels.search_size(3, 5000, 9000, 2048)[0] == 1
     assert kernels.search_size(100_000, 300, 610, 2048)[0] == 4
-    kernels.release_memory()  # it ran out: else every batch of the rest would fail first
+    kernels.did_not_fit((4, 512, 1024))  # else every batch of the rest would fail first
     assert kernels.search_size(100_000, 300, 610, 2048)[0] == 2
     assert kernels.search_size(100_000, 16, 42, 2048)[0] == 32, "shorter sentences fit"
     assert kernels.search_size(1, 9, 28, 2048)[0] == 1
 
 
-def test_the_last_searches_are_kept_unless_memory_is_short() -> None:
+def test_the_last_searches_are_kept() -> None:
     kernels, made = CudaKernels(DEVICE), list[int]()
 
-    def make(number: int, problems: int = 0) -> Callable[[], object]:
-        def made_now() -> object:
-            made.append(number)
-            if made.count(number) <= problems:
-                raise torch.OutOfMemoryError
-            return number
+    def kept(number: int, slots: int) -> None:
+        assert kernels.kept(number, slots, lambda: made.append(number) or number) == number  # type: ignore[func-returns-value]
 
-        return made_now
-
-    for number in (1, 2, 3, 4, 1, 5):  # the one that is used least recently is 2
-        assert kernels.kept(number, make(number)) == number
-    assert made == [1, 2, 3, 4, 5]
-    assert kernels.kept(1, make(-1)) == 1
-    assert kernels.kept(2, make(2, problems=2)) == 2  # made again when the others are gone
-    assert kernels.kept(1, make(7)) == 7
-    with pytest.raises(torch.OutOfMemoryError):
-        CudaKernels(DEVICE).kept(8, make(8, problems=1))
+    for number in (1, 2, 3, 4, 1, 5, 1, 2):  # the one that is used least recently is 2, then 3
+        kept(number, 64)
+    assert made == [1, 2, 3, 4, 5, 2]
+    for line in range(11, 41):  # those of single lines do not take the place of others
+        kept(line, 1)
+    kept(1, 64)
+    kept(11, 1)
+    assert len(made) == 6 + 30
+    size = kernels.search_size(64, 16, 32, 2048)
+    kernels.did_not_fit(size)  # others may have filled the memory
+    assert kernels.search_size(64, 16, 32, 2048) == size
+    assert kernels.release_memory()
+    kernels.did_not_fit(size)
+    assert kernels.search_size(64, 16, 32, 2048)[0] == size[0] // 2
 
 
 @pytest.mark.parametrize("key", ["dropout", "attention_dropout", "activation_dropout"])

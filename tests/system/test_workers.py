@@ -35,7 +35,7 @@ def test_without_a_process_that_can_be_copied_there_are_no_workers(
 ) -> None:
     """Copies would lack threads such as those of torch's matrix products, and end with the thread that made them."""
     monkeypatch.setattr(WorkerPool, "map", lambda *_: pytest.fail("a worker was forked"))
-    translator: Any = SimpleNamespace(process_count=2)
+    translator: Any = SimpleNamespace(process_count=2, engine=SimpleNamespace(uses_cores=True))
 
     def work() -> list[int]:
         return list(shared(translator, lambda batch: 2 * batch, range(5)))
@@ -47,3 +47,12 @@ def test_without_a_process_that_can_be_copied_there_are_no_workers(
         monkeypatch.setattr(sharing, "can_fork", lambda: True)
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(work).result() == [0, 2, 4, 6, 8]
+
+
+def test_workers_that_do_not_search_need_no_threads_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU: its driver has threads, and so has torch in any process that has loaded a model."""
+    monkeypatch.setattr(WorkerPool, "map", lambda *_: iter(["of workers"]))
+    monkeypatch.setattr(sharing, "can_fork", lambda: False)
+    engine = SimpleNamespace(uses_cores=False, of_worker=None, answers=None)
+    translator: Any = SimpleNamespace(process_count=2, engine=engine)
+    assert list(shared(translator, lambda batch: batch, [1])) == ["of workers"]

@@ -12,6 +12,7 @@ from nmt.config import Languages
 from nmt.config.section import SettingError
 from nmt.decoding.forced_decoding import Forced
 from nmt.system.console import Console
+from nmt.translation import pair_scores, sharing
 from nmt.translation.translator import Translator
 from tests.builders import recipe_in, tiny_loaded_model, write_recipe, write_tsv
 
@@ -52,7 +53,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_wrong_pairs_are_removed_and_counted(folder: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_wrong_pairs_are_removed_and_counted(folder: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several processes of torchrun, the first one does this alone, while the others wait for the corpus."""
+    for module in (pair_scores, sharing):
+        monkeypatch.setattr(module, "world_size", lambda: processes)
     rejected = folder / "rejected.tsv"
     corpus = prepare(recipe_in(folder), QUIET, rejected=rejected)
     rows = [line.split("\t") for line in rejected.read_text(encoding="utf-8").splitlines()]

@@ -281,7 +281,23 @@ class TestBatches:
 
         monkeypatch.setattr(engine, "search", small_machine)
         assert translated_texts(translator, SENTENCES, batch_tokens=10_000) == expected
-        assert sizes == [6, 3, 1, 2, 3, 1, 2]
+        assert sizes == [6, 6, 3, 3, 1, 2, 3, 3, 1, 2]  # each is tried again when memory has been released
+
+    def test_a_sentence_is_searched_again_when_memory_has_been_released(
+        self, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The searches before, which are kept, may fill a GPU."""
+        kept, models = [1], TorchEngine([loaded.model])
+
+        def full(*arguments: Any) -> object:
+            if kept:
+                raise torch.OutOfMemoryError("full")
+            return search(*arguments)
+
+        expected = models.search([[5, 6]], SearchOptions())
+        monkeypatch.setattr(engine, "search", full)
+        monkeypatch.setattr(models.kernels, "release_memory", kept.clear)
+        assert models.search([[5, 6]], SearchOptions()) == expected
 
     def test_a_sentence_too_large_for_the_memory_is_named(
         self, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
