@@ -151,7 +151,7 @@ class ServeRequest(NamedTuple):
         int, Option("--max-waiting", min=1, max=1000, metavar="N", help="The most requests that wait.")
     ] = 128
     timeout: Annotated[
-        float, Option(min=0.1, metavar="SECONDS", help="The longest time until a request is answered.")
+        float, Option(min=0.1, max=86_400, metavar="SECONDS", help="The longest time until a request is answered.")
     ] = 60
     device: Device = "auto"
     threads: Threads = None

@@ -18,7 +18,7 @@ from nmt.kernels.machine import reuse_freed_ram, thread_count
 from nmt.model.stored import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.distributed import connect, on_rank_zero, rank
-from nmt.system.files import check_output, digest_of
+from nmt.system.files import check_output, digest_of, real_path
 from nmt.text.glossary import Glossary
 from nmt.text.readers.opening import STANDARD_INPUT, begin_text, first_bytes, input_name, read_lines, split_member
 from nmt.translation.documents.document import Document, Format, ReadOptions
@@ -127,9 +127,13 @@ def check(request: TranslateRequest) -> None:
         raise ConfigError("--reference: --prefixes, --glossary and --n-best have no effect beside it; leave them out")
     if request.alignment and request.n_best > 1 and not request.as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
-    if request.output is not None and not is_stream(request.output):
-        inputs = (request.source, request.reference, request.prefixes, request.glossary)
-        check_output(request.output, [split_member(path)[0] for path in inputs if path is not None])
+    others = (request.reference, request.prefixes, request.glossary)
+    inputs = [request.source or Path("/dev/stdin"), *(path for path in others if path is not None)]
+    if request.output is None:
+        if real_path(Path("/dev/stdout")) in map(real_path, inputs[request.source is None :]):
+            raise ConfigError("the output would be appended to the input, without an end; write it to another file")
+    elif not is_stream(request.output):
+        check_output(request.output, [split_member(path)[0] for path in inputs])
 
 
 def check_options(request: TranslateRequest, format_: Format, languages: tuple[str, str] = ("", "")) -> ReadOptions:

@@ -121,8 +121,10 @@ class Service:
             answers = [{**answer, "detectedLanguage": detected} for answer in answers]
         return answers[0] if isinstance(request.q, str) else {key: [one[key] for one in answers] for key in answers[0]}
 
-    def translate_file(self, request: FileRequest, name: str, data: bytes, abandoned: Event) -> tuple[bytes, str, int]:
-        """Return a document with its texts translated, its target language and the number of its characters."""
+    def translate_file(
+        self, request: FileRequest, name: str, data: bytes, abandoned: Event
+    ) -> tuple[bytes, list[str], str, int]:
+        """Return a document with its texts translated, warnings, its target language, and its number of characters."""
         try:
             format_ = recognized_format(None, Path(name), data[: 1 << 16])
         except ConfigError:  # its advice is for the command line
@@ -136,10 +138,10 @@ class Service:
         if format_ == "text":
             content = Content.decode(data, name, read_options)
             (answer,) = _text_answers(translator, [content.text], options)
-            return content.encode(answer["translatedText"]), direction[1], len(content.text)
+            return content.encode(answer["translatedText"]), [], direction[1], len(content.text)
         document = read_document(data, name, read_options)
         count = sum(len(text.text) for text, _ in document.texts.entries)
-        return translate_document(translator, document, options)[0], direction[1], count
+        return *translate_document(translator, document, options), direction[1], count
 
     def _known(self, requested: str) -> str:
         """Return the code of the server for a language: the same one, or another of the language."""

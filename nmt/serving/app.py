@@ -13,13 +13,14 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from inspect import isawaitable
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
@@ -76,7 +77,7 @@ class Server:
         path = "/download_file" if scope["path"].startswith("/download_file/") else scope["path"]
         endpoint = self._endpoints.get(f"{scope['method'].replace('HEAD', 'GET')} {path}")
         try:
-            if self.settings.hosts and request.url.hostname not in self.settings.hosts:
+            if self.settings.hosts and _host(request) not in self.settings.hosts:
                 raise RequestError(403, "this server has another name; see --url")
             if endpoint is None:
                 raise RequestError(404, "not found: there is no such path with this method")
@@ -121,15 +122,17 @@ class Server:
             raise RequestError(400, "Invalid request: missing file parameter")
         name = Path(re.sub(r".*[/\\]|[^\w.-]", "_", client_name)[-80:])
         work = partial(self.service.translate_file, fields, name.name, data)
-        translated, target, request.scope["characters"] = await self._run(request, work)
+        translated, warnings, target, request.scope["characters"] = await self._run(request, work)
         while len(self._files) >= _FILES_KEPT:
             self._remove(next(iter(self._files)))
         token, file = secrets.token_hex(16), f"{name.stem}.{target}{name.suffix}"
+        self.folder.mkdir(mode=0o700, exist_ok=True)  # a service of the system may remove old temporary folders
         (self.folder / token).write_bytes(translated)
         self._files[token] = file
         asyncio.get_running_loop().call_later(_FILE_SECONDS, self._remove, token)
         url = self.settings.url or str(request.base_url)
-        return {"translatedFileUrl": f"{url.rstrip('/')}/download_file/{token}.{quote(file)}"}
+        answer = {"translatedFileUrl": f"{url.rstrip('/')}/download_file/{token}.{quote(file)}"}
+        return {**answer, "warnings": warnings} if warnings else answer
 
     def download_file(self, request: Request) -> Any:
         """Return a translated document."""
@@ -156,7 +159,8 @@ class Server:
 
     async def _fields(self, request: Request, kind: type[Fields]) -> tuple[Fields, tuple[str, bytes]]:
         """Return the parameters of a request, JSON or a form of either kind, and a file. Raises RequestError."""
-        content_type, body = request.headers.get("content-type", ""), await self._body(request, kind is FileRequest)
+        content_type = request.headers.get("content-type", "").lower()
+        body = await self._body(request, kind is FileRequest)
         file = "", b""
         try:
             if content_type.startswith("multipart/"):
@@ -240,3 +244,12 @@ async def _closed(request: Request) -> None:
     """Return when the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _host(request: Request) -> str | None:
+    """Return the name that a client gives this server; starlette replaces one that it does not understand."""
+    if (host := request.headers.get("host")) is None:
+        return request.url.hostname
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname
+    return None

@@ -25,18 +25,19 @@ from nmt.text.readers.opening import read_lines
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 Words = tuple[str, ...]
+_LONGEST = 200  # characters of a term
 
 
 class Glossary:
     """Target terms by source term."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
-        """Take terms with their translations. Raises DataError for one with U+FFFC."""
+        """Take terms with their translations. Raises DataError for one with U+FFFC, or too long a one."""
         for source, target in terms.items():
             _check_term("glossary", f"{source}\t{target}")
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
         self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}
-        self._longest = max(map(len, self._by_words), default=0)
+        self._lengths = sorted({*map(len, self._by_words)} - {0}, reverse=True)
 
     def fingerprint(self) -> str:
         """Return the number of terms and a digest of them."""
@@ -78,7 +79,7 @@ class Glossary:
         found = list(_WORD.finditer(line))
         words, matches, start = [word[0] for word in found], list[tuple[str, int, int]](), 0
         while start < len(words):
-            for end in range(min(start + self._longest, len(words)), start, -1):
+            for end in (start + length for length in self._lengths if start + length <= len(words)):
                 exact = tuple(words[start:end])
                 small = tuple(word[0].lower() + word[1:] for word in exact)
                 target = self._by_words.get(exact) or self._by_words.get(small)
@@ -91,7 +92,13 @@ class Glossary:
 
 
 def _check_term(place: str, term: str) -> None:
-    """Raise DataError for a source term, tab and target term with the character that stands for an item of a line."""
+    """Raise DataError for a source term, tab and target term with the character that stands for an item of a line.
+
+    Also for very long ones, which are no terms: to look for them takes time.
+    """
+    if max(map(len, term.split("\t"))) > _LONGEST:
+        found = f"found {len(term):,} characters in {term[:60]!r}"
+        raise DataError(f"{place}: {found}, expected terms of at most {_LONGEST}; shorten the term, or remove it")
     if ITEM in term:
         found = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
         raise DataError(f"{place}: {found}; remove this character")

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack, overload
 
@@ -52,6 +52,7 @@ LINE_BATCH_SIZE = 2048
 # Lines that a core translates together: enough for full batches of a search, and few enough to keep many cores busy.
 # On a GPU, the searches of all processes that wait are one.
 _CORE_LINES, _PROCESS_LINES_OF_GPU = 512, 4096
+_LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment grow with the square of it
 
 # A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
@@ -219,8 +220,10 @@ class Translator:
         self._place_terms(found, options)
         self._place_items(found, options)
         if options.alignment:
-            for unit, links in zip(found, self.align([unit.pair for unit in found], options), strict=True):
-                unit.links = links
+            are_aligned = [not unit.is_copied and max(map(len, unit.pair)) <= _LONGEST_ALIGNED for unit in found]
+            links = iter(self.align([unit.pair for unit in compress(found, are_aligned)], options))
+            for unit, is_aligned in zip(found, are_aligned, strict=True):
+                unit.links = next(links) if is_aligned else []
         translations = {request: joined_units(request[0], own, options) for request, own in units_of.items()}
         return [translations[request] for request in requests]
 

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,19 @@ class TestInput:
         assert (over.exit_code, over.stderr.splitlines()[0]) == (
             2, f"error: {archive}: cannot write it: it is also read, and the output is a new file; name another file",
         )  # fmt: skip
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/stdin as a link")
+    def test_input_and_output_that_are_one_file_by_redirection_are_refused(
+        self, model: Path, tmp_path: Path, warm_programs: Path
+    ) -> None:
+        text = tmp_path / "text"
+        text.write_text("the cat sleeps\n")
+        for redirected in (f"-o {text} < {text}", f"-i {text} >> {text}"):
+            command = f"{warm_programs / 'nmt'} translate --device cpu -m {model} {redirected}"
+            done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 2, done.stderr
+            assert "another file" in done.stderr
+        assert text.read_text() == "the cat sleeps\n"
 
     @pytest.mark.usefixtures("absolute_paths")
     @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_keys_and_hosts_decide_who_may_use_a_server(serve: Callable[..., Running
         LibreTranslateAPI(closed.url, "secret").translate("the cat", "en", "it") == translator.translate("the cat").text
     )
     assert send(closed, "frontend/settings")[2]["keyRequired"]
-    for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example"):
+    for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "a{b}.evil.example", "a`b", "[a"):
         assert send(closed, "languages", host=host)[0] == 403, host
     assert "access-control-allow-origin" not in send(closed, "health", origin="https://other.example")[1]
 
@@ -223,6 +223,10 @@ def test_documents_are_uploaded_and_downloaded_without_paths_of_clients(
         assert re.fullmatch(r"[0-9a-f]{32}\.[^/]*", content["translatedFileUrl"].rpartition("/")[2])
         assert running.server._files[content["translatedFileUrl"].rpartition("/")[2][:32]] == expected
     assert all(re.fullmatch("[0-9a-f]{32}", path.name) for path in running.server.folder.iterdir())
+    messages = b'{"a": "the cat", "b": "{n, plural, one {cat} other {cats}}"}'
+    form = multipart(messages, "a.json", source="en", target="it")
+    (warning,) = send(running, "translate_file", *form)[2]["warnings"]
+    assert warning.endswith("stays as it is: b")
     token = next(running.server.folder.iterdir()).name
     for path in (token, f"{token}.", f"{token}.other", "../app.py.", f"..%2f{running.server.folder.name}%2f{token}.x"):
         assert send(running, f"download_file/{path}")[0] == 404

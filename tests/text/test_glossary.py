@@ -95,6 +95,13 @@ def test_read_reports_mistakes_with_their_lines(tmp_path: Path, content: str, me
         Glossary.read(write_lines(tmp_path / "terms.tsv", content))
 
 
+def test_long_terms_are_refused() -> None:
+    """To look for them in every line would take minutes."""
+    for terms in ({"b " * 200: "x"}, {"x": "b" * 201}):
+        with pytest.raises(DataError, match=r"glossary: found 40?[0-9] characters .* at most 200|found 203 characters"):
+            Glossary(terms)
+
+
 def test_terms_of_a_mapping_have_no_item() -> None:
     with pytest.raises(DataError, match=r"glossary: found U\+FFFC"):
         Glossary({"cat": "gat \ufffc to"})

@@ -390,6 +390,20 @@ class TestPrefixes:
         assert [one.text for one in found] == ["Ciao", "", "il gatto"]
         assert [one.alignment for one in found] == [[], [], []]
 
+    def test_what_is_copied_and_very_long_sentences_have_no_alignment(
+        self, translator: Translator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its time and RAM grow with the square of the words: 3,000 numbers took minutes and gigabytes."""
+        pairs = list[tuple[str, str]]()
+        align = translator.align
+        monkeypatch.setattr(translator, "align", lambda one, options: pairs.extend(one) or align(one, options))
+        options = replace(translator.options(), alignment=True)
+        numbers = " ".join(map(str, range(3000)))
+        found = translator.translate_lines([numbers, f"A dog {numbers}", "A dog"], options)
+        assert (found[0].text, found[0].alignment) == (numbers, [])
+        assert pairs
+        assert max(len(text) for pair in pairs for text in pair) <= 4000
+
 
 def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(translator: Translator) -> None:
     options = translator.options(overrides=SHORT_OUTPUT)

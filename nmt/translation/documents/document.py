@@ -312,8 +312,10 @@ def wrap(line: Line, count: int, widest: int = 0) -> list[Line]:
     >>> [str(line) for line in wrap(Line("Non so che cosa fare adesso"), 2, widest=20)]
     ['Non so che cosa', 'fare adesso']
     """
+    lines = [Line(line.text.rstrip(), line.items)]
+    if count == 1:
+        return lines
     parts = line.cut([match.end() for match in _BREAKABLE.finditer(line.text)])
-    lines = [line]
     for most in range(1, count + 1):
         room = width(line) // most
         while len(lines := _filled(parts, room)) > most:
@@ -325,14 +327,13 @@ def wrap(line: Line, count: int, widest: int = 0) -> list[Line]:
 
 def _filled(parts: Sequence[Line], room: int) -> list[Line]:
     """Return lines, each filled as far as the room allows."""
-    lines = [Line("")]
+    lines, used = [list[Line]()], 0
     for part in parts:
-        longer = joined([lines[-1], part])
-        if lines[-1].text and width(longer) > room:
-            lines.append(part)
-        else:
-            lines[-1] = longer
-    return [Line(line.text.rstrip(), line.items) for line in lines]
+        if lines[-1] and used + width(part) > room:
+            lines, used = [*lines, []], 0
+        lines[-1].append(part)
+        used += width(part) + len(part.text) - len(part.text.rstrip())
+    return [Line(line.text.rstrip(), line.items) for line in map(joined, lines)]
 
 
 def width(line: Line) -> int:

@@ -23,7 +23,7 @@ _INVISIBLE = re.compile(r"(?<=<w:r) [^>]*\"(?=>)|<w:(?:proofErr|lastRenderedPage
 # Elements around runs; the begin and the end of a run, whose properties may contain previous ones.
 _AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")
 _RUN = re.compile(r"<w:r>(?:<w:rPr>.*?</w:rPr>(?!</w:rPrChange>))?|</w:r>")
-_MOST_UNPACKED = 1 << 28  # bytes: an archive of some kilobytes may unpack to gigabytes
+_MOST_UNPACKED = 1 << 25  # bytes: an archive of some kilobytes may unpack to gigabytes
 _EMPTY = re.compile(r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>|<w:(hyperlink|ins)\b[^>]*></w:\1>")
 
 

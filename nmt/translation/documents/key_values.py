@@ -14,7 +14,7 @@ _PROPERTY = re.compile(
     re.MULTILINE,
 )
 _STRING = re.compile(
-    r'/\*[\s\S]*?\*/|//[^\r\n]*|(?:"(?:[^"\\]|\\[\s\S])*"|[\w.-]+)\s*=\s*"(?P<value>(?:[^"\\]|\\[\s\S])*)"\s*;'
+    r'/\*[\s\S]*?\*/|//[^\r\n]*|(?:"(?:[^"\\]|\\[\s\S])*"|(?<![\w.-])[\w.-]++)\s*+=\s*"(?P<value>(?:[^"\\]|\\[\s\S])*)"\s*;'
 )
 _ESCAPE = re.compile(r"\\(?:[uU]([\dA-Fa-f]{4})|(\r\n|[\s\S])[ \t\f]*)")
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}

@@ -17,7 +17,7 @@ _CODE = re.compile(
     r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&(?:nbsp|#160|shy);"
     r"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>|<[A-Za-z/!?%][^<>]*>?"
 )
-_ATTRIBUTE = re.compile(r"([^\s=/\"'<>]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")
+_ATTRIBUTE = re.compile(r"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")
 _ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "label"}
 # Tags of which another attribute is text, and this attribute.
 _TEXT_TAGS = {
@@ -129,7 +129,7 @@ _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style",
 # Escapes, and quotes around a text, which keep its spaces.
 _UNTRANSLATABLE = re.compile(r"\stranslatable\s*=\s*[\"']false")
 _STRING_ITEM = re.compile(r"\stype\s*=\s*[\"']string[\"']")
-_ANDROID_CODE = re.compile(r"(\\[^\"'\\]|\\\\|(?<!\\)\")")
+_ANDROID_CODE = re.compile(r"(\\u[\dA-Fa-f]{4}|\\[^\"'\\]|\\\\|(?<!\\)\")")
 
 
 def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:

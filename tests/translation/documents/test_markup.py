@@ -103,6 +103,14 @@ def test_translated_pages_have_the_tags_of_the_original(parts: list[str]) -> Non
 def test_long_damaged_pages_take_linear_time() -> None:
     for part in ("<a ", "<a '", "<code>", "<!-- ", "<p", "&", "<a b=\"'"):
         assert translated(read("html", part * 20_000), str).decode() == part * 20_000
+    long_name = "<a " + 200_000 * "x" + ">b</a>"
+    assert translated(read("html", long_name), str).decode() == long_name
+
+
+def test_codes_of_characters_in_strings_of_android_stay_whole() -> None:
+    text = r'<resources><string name="a">Go \u2014 now\u00bb</string></resources>'
+    assert r"\u2014 " in (made := translated(read("android", text)).decode())
+    assert r"\u00bb</string>" in made
 
 
 ANDROID = """<?xml version="1.0" encoding="utf-8"?>
