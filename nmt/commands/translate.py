@@ -127,13 +127,14 @@ def check(request: TranslateRequest) -> None:
         raise ConfigError("--reference: --prefixes, --glossary and --n-best have no effect beside it; leave them out")
     if request.alignment and request.n_best > 1 and not request.as_json:
         raise ConfigError("--alignment: a table of the n best has no column for it; add --json, which has it")
-    others = (request.reference, request.prefixes, request.glossary)
-    inputs = [request.source or Path("/dev/stdin"), *(path for path in others if path is not None)]
+    given = (request.source or Path("/dev/stdin"), request.reference, request.prefixes, request.glossary)
+    inputs = [split_member(path)[0] for path in given if path is not None]
     if request.output is None:
-        if real_path(Path("/dev/stdout")) in map(real_path, inputs[request.source is None :]):
-            raise ConfigError("the output would be appended to the input, without an end; write it to another file")
+        stdout = real_path(Path("/dev/stdout"))
+        if stdout.is_file() and stdout in map(real_path, inputs):  # not a terminal, which is read and written
+            raise ConfigError(f"{stdout}: cannot write it: it is also read; write the output to another file")
     elif not is_stream(request.output):
-        check_output(request.output, [split_member(path)[0] for path in inputs])
+        check_output(request.output, inputs)
 
 
 def check_options(request: TranslateRequest, format_: Format, languages: tuple[str, str] = ("", "")) -> ReadOptions:

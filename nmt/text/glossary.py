@@ -96,9 +96,10 @@ def _check_term(place: str, term: str) -> None:
 
     Also for very long ones, which are no terms: to look for them takes time.
     """
-    if max(map(len, term.split("\t"))) > _LONGEST:
-        found = f"found {len(term):,} characters in {term[:60]!r}"
-        raise DataError(f"{place}: {found}, expected terms of at most {_LONGEST}; shorten the term, or remove it")
+    longest = max(term.split("\t"), key=len)
+    if len(longest) > _LONGEST:
+        found = f"found {len(longest):,} characters in {longest[:60]!r}"
+        raise DataError(f"{place}: {found}, expected at most {_LONGEST} a term; shorten it, or remove it")
     if ITEM in term:
         found = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
         raise DataError(f"{place}: {found}; remove this character")

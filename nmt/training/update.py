@@ -91,7 +91,7 @@ class Updater:
             if not (is_oom(error) and self.kernels.release_memory()):
                 raise
         # outside the handler, where the traceback no longer holds the tensors of the failed computation
-        gc.collect()
+        gc.collect()  # searches of a validation refer to themselves
         release_cached_blocks(self.device)
         return function()
 

@@ -329,10 +329,12 @@ def _filled(parts: Sequence[Line], room: int) -> list[Line]:
     """Return lines, each filled as far as the room allows."""
     lines, used = [list[Line]()], 0
     for part in parts:
-        if lines[-1] and used + width(part) > room:
-            lines, used = [*lines, []], 0
+        columns = width(part)
+        if lines[-1] and used + columns > room:
+            lines.append([])
+            used = 0
         lines[-1].append(part)
-        used += width(part) + len(part.text) - len(part.text.rstrip())
+        used += columns + len(part.text) - len(part.text.rstrip())  # with the spaces behind it
     return [Line(line.text.rstrip(), line.items) for line in map(joined, lines)]
 
 
