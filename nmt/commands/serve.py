@@ -1,5 +1,6 @@
 """`nmt serve`: a translation server."""
 
+import logging
 import socket
 import sys
 from contextlib import closing, suppress
@@ -41,6 +42,7 @@ def serve(request: ServeRequest, console: Console) -> None:
         for translator in translators:
             translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
         probabilities("")  # reads the model of py3langid
+        logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it warns of requests, in no form of ours
         with TemporaryDirectory(prefix="nmt-serve-") as folder:
             log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)
             app: Any = Server(service, settings, Path(folder), log)
@@ -71,11 +73,17 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
-    """Return the settings of the server. Raises ConfigError for a file of keys without any."""
+    """Return the settings of the server. Raises ConfigError for a file of keys without any, and other addresses."""
     lines = () if request.api_keys is None else read_lines(request.api_keys)
     keys = [line.strip().encode() for line in lines if line.strip()]
     if request.api_keys is not None and not keys:
         raise ConfigError(f"{request.api_keys}: there is no key in it; write one a line")
+    for option, urls in ("--url", [request.url] if request.url else []), ("--cors", request.origins or ()):
+        for url in urls:
+            parts = urlsplit(url)
+            if url != "*" and not (parts.scheme and parts.hostname and (option == "--url" or not parts.path)):
+                expected = "https://example.org" if option == "--cors" else "https://example.org/translate"
+                raise ConfigError(f"{option}: found {url}, expected an address such as {expected}")
     address = listener.getsockname()[0]
     # a page of another site may give its name this address (DNS rebinding), but cannot change the header Host
     names = ("localhost", "127.0.0.1", "::1", address, request.host, urlsplit(request.url).hostname or "")

@@ -124,7 +124,7 @@ RuleName = Literal["damaged", "copy", "symbols", "script", "length", "leak", "la
 
 
 class Filters(Section):
-    """Rules that exclude training pairs. The manifest of the prepared corpus counts the pairs excluded by each."""
+    """Rules that exclude training pairs. `audit.json` of the prepared corpus counts the pairs excluded by each."""
 
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Longest source or target in tokens. The RAM or device memory of attention grows with its square."""

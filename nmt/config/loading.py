@@ -97,9 +97,12 @@ def recipe_schema() -> str:
 def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recipe:
     """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 
-    Raises SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
+    The recipe of a run has all settings, and does not need the initial model any more, which may be gone. Raises
+    SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
     """
     directory = next((one for one in (path, path / "best", path / "last") if (one / "config.json").is_file()), None)
+    if directory is None and recipe.model.model_fields_set == ModelSettings.model_fields.keys():
+        return recipe
     if directory is None:
         message = f"{path}: no model here; expected a model directory or a run with a checkpoint"
         raise SettingError("train.init_from", message)

@@ -200,7 +200,7 @@ class TrainSettings(Section):
     """Training of a model from a prepared corpus."""
 
     batch_tokens: Annotated[int, Field(ge=16, le=10_000_000)] | Literal["auto"] = 4096  # more fit on no device
-    """Padded target tokens in a batch (sentences × longest, in each length group), divided among all processes. auto
+    """Target tokens in a batch, counted as sentences × longest in each length group, divided among all processes. auto
     tries on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
     is 4,096 for each. It stays constant."""
     length_groups: Annotated[int, Field(ge=1, le=1000)] = 4

@@ -151,7 +151,7 @@ def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = F
     match metric.lower():
         case "bleu":
             try:
-                # force: no warning of tokenized text, for which `diagnosis` has a better one
+                # force: no warning of tokenized text, for which `hypothesis_warnings` has a better one
                 return BLEU(tokenize=language.tokenizer, force=True, effective_order=effective_order)
             except RuntimeError:
                 name, package = _EXTRA_PACKAGES[language.tokenizer]

@@ -1,4 +1,4 @@
-"""Our models in the formats of other programs."""
+"""Our models in the formats of other programs, and theirs in ours."""
 
 import importlib
 from typing import Any

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from nmt.errors import ConfigError
 from nmt.serving.request_queue import QueuedTranslator, RequestQueue
@@ -44,7 +44,10 @@ class RequestError(Exception):
 class DetectRequest(BaseModel):
     """The parameters of /detect."""
 
-    q: Filled | Annotated[list[str], Field(min_length=1, max_length=1000)]
+    q: Annotated[
+        Annotated[Filled, Tag("text")] | Annotated[list[str], Field(min_length=1, max_length=1000), Tag("list")],
+        Discriminator(lambda q: "list" if isinstance(q, list) else "text"),
+    ]
 
     @property
     def texts(self) -> list[str]:

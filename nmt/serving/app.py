@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from inspect import isawaitable
+from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
@@ -172,8 +173,8 @@ class Server:
                 given = parse_json(body) if "json" in content_type else dict(parse_qsl(body.decode(), errors="strict"))
             fields = kind.model_validate(given)
         except ValidationError as error:
-            name, reason = error.errors()[0]["loc"][:1], error.errors()[0]["msg"]
-            raise RequestError(400, f"Invalid request: parameter {'.'.join(map(str, name))}: {reason}") from None
+            found = (f"parameter {'.'.join(map(str, one['loc'][:1]))}: {one['msg']}" for one in error.errors())
+            raise RequestError(400, f"Invalid request: {'; '.join(islice(found, 10))}") from None
         except (ValueError, MultiPartException) as error:
             raise RequestError(400, f"Invalid request: {error}") from None
         key = str(given.get("api_key")).encode(errors="replace")

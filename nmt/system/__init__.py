@@ -1,1 +1,1 @@
-"""The console, files, the device, and processes."""
+"""The console, files, and processes."""

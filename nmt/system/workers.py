@@ -1,4 +1,4 @@
-"""Worker processes on a CPU: forked copies of this process, one core each.
+"""Worker processes: forked copies of this process, one core each.
 
 Threads would share Python's interpreter lock, and between two small matrix products there is always Python code to run:
 with two cores processes are a sixth faster than threads, and the difference grows with the number of cores.

@@ -347,15 +347,18 @@ def _nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
     """
 
     def distance(code: str) -> tuple[bool, bool]:
-        is_other = code.lower().replace("_", "-") != requested.lower().replace("_", "-")
-        return is_other, is_traditional(code) != is_traditional(requested)
+        return not _is_same(code, requested), is_traditional(code) != is_traditional(requested)
 
     return min((code for code in written if primary_code(code) == primary_code(requested)), key=distance, default=None)
 
 
+def _is_same(code: str, other: str) -> bool:
+    return code.lower().replace("_", "-") == other.lower().replace("_", "-")
+
+
 def nearest_codes(languages: LanguagePair, written: Collection[str]) -> tuple[str, str] | None:
     """Return two of the written codes, that of the source and that of the target; None if one is missing."""
-    source = _nearest_code(languages.source, tuple(written))
+    source = _nearest_code(languages.source, tuple(code for code in written if not _is_same(code, languages.target)))
     target = _nearest_code(languages.target, tuple(code for code in written if code != source))
     return None if source is None or target is None else (source, target)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config import Data, MaxLength, Recipe, TokenizerSettings
+from nmt.config import Data, MaxLength, Recipe
 from nmt.config.section import differences
 from nmt.errors import DataError
 from nmt.system.files import Marker, digest_of, json_digest
@@ -137,11 +137,10 @@ def why_stale(recipe: Recipe) -> str | None:
         manifest = Manifest.read(directory)
     except UnusableCorpusError as error:
         return error.reason
-    files = input_files(recipe)
-    tokenizer = manifest.settings.get("tokenizer")
-    if isinstance(tokenizer, dict):  # it may lack keys that are new
-        manifest.settings["tokenizer"] = TokenizerSettings().model_dump(mode="json") | tokenizer
-    changed = [*map(str, differences(manifest.settings, recorded_settings(recipe)))]
+    files, settings = input_files(recipe), recorded_settings(recipe)
+    if not settings["tokenizer"]:  # that of an initial model that is gone, as may be when a run is resumed
+        settings["tokenizer"] = manifest.settings["tokenizer"]
+    changed = [*map(str, differences(manifest.settings, settings))]
     changed += [f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)]
     return changed[0] if changed else None
 

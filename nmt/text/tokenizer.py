@@ -239,10 +239,10 @@ def tokenizer_names(files: Container[str]) -> list[str]:
 
 
 def initial_files(initial: Path) -> list[Path]:
-    """Return the tokenizer files that an initial model lists. Raises ModelError if it is damaged."""
+    """Return the tokenizer files that an initial model lists, none if it is gone. Raises ModelError if damaged."""
     file = initial / "config.json"
-    if not file.exists():  # it may be gone when a run is resumed
-        return [initial / name for name in tokenizer_names(())]
+    if not file.exists():
+        return []
     content = read_json(file, "copy the model again")
     listed = content.get("files") if isinstance(content, dict) else None
     if not isinstance(listed, dict):

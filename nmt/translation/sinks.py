@@ -29,7 +29,8 @@ from nmt.system.distributed import rank
 from nmt.system.files import disk_errors, parse_json, real_path, regular_file, write_output
 
 # Names of open streams, which by a shell's redirection may lead to a file.
-_OPEN = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/.+/fd/\d+")
+_OPEN = re.compile(r"/dev/(?:stdout|stderr|fd/(\d+))|/proc/(?:self/fd/(\d+)|.+/fd/\d+)")
+_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 # Everything that determines the output but the input, as JSON, by the names in recipes and options.
 Fingerprint = dict[str, Any]
 
@@ -37,8 +38,9 @@ Fingerprint = dict[str, Any]
 class StreamOutput:
     """Writes the results of line batches, in order, to a pipe, a terminal or a device, where nothing can be resumed."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: BinaryIO, name: str = "the translations") -> None:
+        """Take the stream, and its name in error messages."""
+        self._stream, self._name = stream, name
         self.lines = 0  # input lines that are processed
         self.is_terminal = stream.isatty()
 
@@ -56,7 +58,7 @@ class StreamOutput:
             raise
         except OSError as error:
             closed = "standard output is closed; name a file with -o" if error.errno == errno.EBADF else ""
-            raise DataError(f"cannot write the translations: {closed or error.strerror or error}") from None
+            raise DataError(f"cannot write {self._name}: {closed or error.strerror or error}") from None
         self.lines += len(lines)
 
 
@@ -64,7 +66,7 @@ class ResumableFile(StreamOutput):
     """A file that is being written by one process. `resumable_file` opens and closes it."""
 
     def __init__(self, partial: Path, stream: BinaryIO, fingerprint: Fingerprint) -> None:
-        super().__init__(stream)
+        super().__init__(stream, str(partial))
         self._partial, self._record = partial, _read_record(partial, fingerprint)
         self.lines = self._to_skip = self._record["lines"]
         self._digest = hashlib.sha256()  # of the lines that are processed
@@ -126,9 +128,16 @@ def open_output(path: Path | None, fingerprint: Fingerprint, resumable: bool = T
             yield output
     else:
         with disk_errors(path):
-            stream = path.open("ab" if is_stream(path) else "wb")  # after what `>>` keeps
+            stream = open(path, "ab" if is_stream(path) else "wb", opener=_open_stream)  # noqa: SIM115
         with stream:
             yield StreamOutput(stream)
+
+
+def _open_stream(path: str | Path, flags: int) -> int:
+    """Open a file, or return another descriptor of an open stream of this process, which shares its position."""
+    match = _OPEN.fullmatch(os.path.abspath(path))
+    number = match and (match[1] or match[2] or _STANDARD.get(match[0]))
+    return os.open(path, flags, 0o666) if number is None else os.dup(int(number))
 
 
 def write_whole(path: Path | None, data: bytes) -> None:

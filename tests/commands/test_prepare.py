@@ -113,15 +113,6 @@ def test_current_corpus_is_not_prepared_again(folder: Path, capsys: pytest.Captu
     assert stamp(folder / "run" / "prepared") != before
 
 
-def test_corpus_of_a_manifest_without_newer_keys_is_current(folder: Path) -> None:
-    manifest = prepare(recipe_in(folder), QUIET).manifest
-    for key in ("min_frequency", "lowercase"):
-        del manifest.settings["tokenizer"][key]
-    manifest.write(folder / "run" / "prepared")
-    assert why_stale(recipe_in(folder)) is None
-    assert why_stale(recipe_in(folder, "tokenizer.lowercase=true")) == "tokenizer.lowercase: was false, now true"
-
-
 def test_words_need_spaces(folder: Path) -> None:
     changes = ("tokenizer={type: word, min_frequency: 2}", "data.valid=null", "data.filters.keep=[language, script]")
     tokenizer = prepare(recipe_in(folder, *changes), QUIET).tokenizers.source

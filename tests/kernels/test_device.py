@@ -1,5 +1,6 @@
 """Device, precision, threads and seeds: defaults and refusals."""
 
+import functools
 import os
 import re
 import runpy
@@ -198,7 +199,7 @@ def test_out_of_memory_errors_are_recognised(error: Exception) -> None:
 def test_train_refuses_unavailable_devices_before_preparation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, problem: str
 ) -> None:
-    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", functools.cache(lambda: False))
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": 2**20, "SC_PAGE_SIZE": 2**12}.__getitem__)
     recipe = write_reversal_task(tmp_path)
     result = run_command("train", "-c", recipe, "--set", override)

@@ -1,5 +1,6 @@
 """Fine-tuning: training from an initial model, and frozen weights."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ def test_init_from_starts_with_weights_and_tokenizer_and_frozen_weights_do_not_c
     tokenizers = [(run / "tokenizer.model").read_bytes() for run in (uninterrupted / "best", chosen.run / "last")]
     assert tokenizers[0] == tokenizers[1]
     assert not any("encoder" in name for name in load_file(chosen.run / "last" / "optimizer.safetensors"))
+
+
+def test_fine_tuned_run_resumes_when_its_initial_model_is_gone(
+    uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    start = shutil.copytree(uninterrupted / "best", tmp_path / "base")
+    chosen = fine_tuning(texts, tmp_path, start, "train.stop.steps=2")
+    train(chosen, QUIET)
+    shutil.rmtree(start)
+    train(load_recipe(chosen.run / "recipe.yaml", ["train.stop.steps=4"]), QUIET)
+    assert (chosen.run / "last").resolve().name == "step-00000004"
 
 
 def test_init_from_with_another_shape_is_refused(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:

@@ -231,6 +231,11 @@ class TestInterrupted:
         with (tmp_path / "log").open("ab") as log, open_output(Path(f"/dev/fd/{log.fileno()}"), {}) as output:
             output.write([b"a"], b"new\n")
         assert (tmp_path / "log").read_bytes() == b"old\nnew\n"
+        with (tmp_path / "shared").open("wb", buffering=0) as shared:
+            with open_output(Path(f"/dev/fd/{shared.fileno()}"), {}) as output:
+                output.write([b"a"], b"new\n")
+            shared.write(b"after\n")
+        assert (tmp_path / "shared").read_bytes() == b"new\nafter\n"
 
     def test_other_options_and_inputs_do_not_resume(self, model: Path, tmp_path: Path) -> None:
         (tmp_path / "in").write_text("a dog\n")

@@ -316,12 +316,12 @@ def wrap(line: Line, count: int, widest: int = 0) -> list[Line]:
     if count == 1:
         return lines
     parts = line.cut([match.end() for match in _BREAKABLE.finditer(line.text)])
-    for most in range(1, count + 1):
-        room = width(line) // most
-        while len(lines := _filled(parts, room)) > most:
-            room += 1
-        if max(map(width, lines)) <= widest:
-            break
+    widest_lines = _filled(parts, widest)
+    if max(map(width, widest_lines)) <= widest:
+        count = min(count, len(widest_lines))
+    room = width(line) // count
+    while len(lines := _filled(parts, room)) > count:
+        room += 1
     return lines
 
 

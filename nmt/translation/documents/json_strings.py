@@ -10,6 +10,7 @@ from nmt.errors import ConfigError
 from nmt.text.items import Line
 from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, read_text
 
+_MOST_NESTED = 100  # the text of a path is as long, for each string
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 # Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -27,13 +28,23 @@ _READ_BY_PROGRAMS = re.compile(
 
 
 class _Value(NamedTuple):
-    """A string, number, true, false or null, its span, the keys that lead to it, and these and the indices as text."""
+    """A string, number, true, false or null, its span, and the keys and indices that lead to it."""
 
     value: object
     start: int
     end: int
-    keys: tuple[str, ...]
-    place: str
+    path: tuple[str | int, ...]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that lead to the value."""
+        return [step for step in self.path if isinstance(step, str)]
+
+    @property
+    def place(self) -> str:
+        """The path as text, such as `menu[0].open`."""
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return path.removeprefix(".")
 
     @property
     def names(self) -> set[str]:
@@ -67,14 +78,18 @@ def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
             continue
         check_json(content, text, start)
         values = [one._replace(start=start + one.start, end=start + one.end) for one in _values(text)]
+        if any(len(one.path) > _MOST_NESTED for one in values):
+            raise content.error(start, f"found more than {_MOST_NESTED} objects and arrays inside each other")
         strings = [one for one in values if isinstance(one.value, str | None)]
-        known = set[str]().union(*(one.names for one in strings))
-        if unknown := [name for name in (*options.columns, *options.excluded) if name not in known]:
+        chosen = (*options.columns, *options.excluded)
+        known = set[str]().union(*(one.names for one in strings if chosen))
+        if unknown := [name for name in chosen if name not in known]:
             found = ", ".join(one.place for one in values)[:200]
             raise content.error(start, f"found the keys {found}, expected a string for {unknown[0]!r}")
         for one in strings:
             is_chosen = one.names.intersection(options.columns) if options.columns else not one.is_metadata
-            if one.value is None or not is_chosen or one.names.intersection(options.excluded):
+            is_excluded = options.excluded and one.names.intersection(options.excluded)
+            if one.value is None or not is_chosen or is_excluded:
                 continue
             place = content.place(start) if is_lines else one.place or "the only string"
             if one.is_for_programs and not options.columns:
@@ -123,9 +138,7 @@ def _values(text: str) -> Iterator[_Value]:
             if expects_key:
                 path[-1] = value
             else:
-                place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-                keys = tuple(step for step in path if isinstance(step, str))
-                yield _Value(value, token.start(), position, keys, place.removeprefix("."))
+                yield _Value(value, token.start(), position, tuple(path))
         elif token[0] in "{[":
             path.append("" if token[0] == "{" else 0)
         elif token[0] in "}]":

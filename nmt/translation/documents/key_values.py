@@ -24,11 +24,18 @@ def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the values of a file in the format `properties` or `strings`.
 
     In .properties without other characters than those of ASCII, they are written as `\\u00e8`. In messages of Java with
-    `{0}`, apostrophes are doubled.
+    `{0}`, apostrophes are doubled. Raises DataError for what is no entry of .strings.
     """
     is_java = content.options.format == "properties"
     is_ascii = content.text.isascii() or content.encoding == "latin-1"
-    for match in (_PROPERTY if is_java else _STRING).finditer(content.text):
+    entries = list((_PROPERTY if is_java else _STRING).finditer(content.text))
+    starts, ends = [0, *(one.end() for one in entries)], [*(one.start() for one in entries), len(content.text)]
+    for start, end in zip(starts, ends, strict=True) if not is_java else ():
+        between = content.text[start:end].strip()
+        if between not in ("", "{", "}"):  # braces around the whole file
+            start = content.text.index(between, start)
+            raise content.error(start, f'not .strings: found {between[:40]!r}, expected "KEY" = "TEXT";')
+    for match in entries:
         if (value := match["value"]) is None:
             continue
         text = _ESCAPE.sub(lambda one: _unescaped(one, is_java), value)

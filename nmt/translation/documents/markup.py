@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nmt.text.items import Item, Line, Role, joined, read
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
+from nmt.translation.documents.xliff import parsed_xml
 
 # A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays.
 _CODE = re.compile(
@@ -126,22 +127,31 @@ def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> st
 
 
 _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style", "array", "integer-array"}
-# Escapes, and quotes around a text, which keep its spaces.
 _UNTRANSLATABLE = re.compile(r"\stranslatable\s*=\s*[\"']false")
 _STRING_ITEM = re.compile(r"\stype\s*=\s*[\"']string[\"']")
-_ANDROID_CODE = re.compile(r"(\\u[\dA-Fa-f]{4}|\\[^\"'\\]|\\\\|(?<!\\)\")")
+# A reference to another resource is no text.
+_REFERENCE = re.compile(r"\s*[@?][\w.:]+/[\w.]+\s*")
+# Escapes, quotes around a text, which keep its spaces, and entities that the file declares.
+_ANDROID_CODE = re.compile(
+    r"(\\u[\dA-Fa-f]{4}|\\[^\"'&\\]|\\\\|(?<!\\)(?:\"|&quot;)|&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z_][\w.-]*;)"
+)
 
 
 def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:
-    """Replace the strings of Android's resources, also of arrays and plurals, but those with `translatable="false"`."""
+    """Replace the strings of Android's resources, also of arrays and plurals, but those with `translatable="false"`.
+
+    Raises DataError for what is not XML.
+    """
+    parsed_xml(content)
     run, parent, is_text = list[_Piece](), "", False
     for piece in _pieces(content.text):
         if piece.item is None or piece.element not in _RESOURCES:
             run.append(piece)
             continue
         is_xml = not any(one.item and one.item.text == "<![CDATA[" for one in run)
+        start, end = (run[0].start, run[-1].end) if run else (0, 0)
+        is_text = is_text and not _REFERENCE.fullmatch(content.text, start, end)
         if is_text and (line := _line(content.text, run, partial(_android_text, is_xml=is_xml))):
-            start, end = run[0].start, run[-1].end
             form = partial(formed, escape=partial(_android_escaped, is_xml=is_xml))
             yield start, end, texts.replaced(content.text[start:end], line, content.place(start), form)
         tag, is_opening, run = piece.item.text, piece.item.role == "opening", []
@@ -152,7 +162,10 @@ def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 
 def _android_text(text: str, is_xml: bool) -> Line:
-    return read_coded(unescape(text) if is_xml else text, _ANDROID_CODE, lambda part: re.sub(r"\\([\"'])", r"\1", part))
+    def decoded(part: str) -> str:
+        return re.sub(r"\\([\"'])", r"\1", unescape(part) if is_xml else part)
+
+    return read_coded(text, _ANDROID_CODE, decoded)
 
 
 def _android_escaped(text: str, is_xml: bool) -> str:

@@ -23,11 +23,16 @@ _MOST_FORMS = 20  # Arabic has 6
 
 
 class _Field(NamedTuple):
-    """A string of a message, and the span of its lines."""
+    """A string of a message in lines, and their span."""
 
-    string: str
+    lines: list[str]
     start: int
     end: int
+
+    @property
+    def string(self) -> str:
+        """The whole string."""
+        return "".join(self.lines)
 
 
 # By keyword; under `#,` the line of flags before it.
@@ -84,15 +89,16 @@ def _messages(content: Content) -> list[_Message]:
             raise content.error(line.start, f"found {line.text[:60]!r}, expected {expected}")
         if match[2] is None:
             keyword = keyword if not line.text.strip() else ""
-            flags = {"#,": _Field(line.text, line.start, end)} if line.text.lstrip().startswith("#,") else flags
+            flags = {"#,": _Field([line.text], line.start, end)} if line.text.lstrip().startswith("#,") else flags
             continue
         if match[1] in ("msgctxt", "msgid") and any(one.startswith("msgstr") for one in messages[-1]):
             messages.append({})
         if match[1] in messages[-1]:
             raise content.error(line.start, f"not a PO file: a second {match[1]} of a message")
         keyword = match[1] or keyword
-        before = messages[-1].get(keyword, _Field("", line.start, 0))
-        messages[-1] |= {keyword: _Field(before.string + match[2], before.start, end)} | flags
+        field = messages[-1].get(keyword, _Field([], line.start, end))
+        field.lines.append(match[2])
+        messages[-1] |= {keyword: field._replace(end=end)} | flags
         flags = {}
     for message in messages if messages[0] else ():
         if "msgid" not in message or not any(keyword.startswith("msgstr") for keyword in message):

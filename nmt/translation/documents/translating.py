@@ -1,7 +1,9 @@
 """Translate documents: their texts, paragraph by paragraph, and warnings about those that stay as they are."""
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, Unpack
@@ -33,6 +35,11 @@ _DECLARED = {
     "xliff": _XML, "android": _XML,
     "html": re.compile(rb"<meta\s[^>]*charset\s*=\s*[\"']?([\w.:-]+)|" + _XML.pattern, re.IGNORECASE),
 }  # fmt: skip
+# What browsers read for an encoding that a page declares (https://encoding.spec.whatwg.org/#names-and-labels).
+_WEB_ENCODINGS = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
+    "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs", "shift_jis": "cp932", "euc_kr": "cp949",
+}  # fmt: skip
 _READERS: dict[Format, Read] = {
     "srt": read_subtitles, "vtt": read_subtitles, "json": read_json, "jsonl": read_json, "csv": read_table,
     "tsv": read_table, "po": read_po, "xliff": read_xliff, "html": read_html, "markdown": read_markdown,
@@ -58,6 +65,9 @@ def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
         encoding = next((one.decode() for one in declared.groups() if one), None) if declared else None
         if options.format == "properties" and data.decode(errors="ignore").encode() != data:
             encoding = "latin-1"
+        if options.format == "html" and encoding:
+            with suppress(LookupError):  # of an unknown name, which `decode` reports
+                encoding = _WEB_ENCODINGS.get(codecs.lookup(encoding).name, encoding)
         return _document_of(Content.decode(data, name, options, encoding))
 
 

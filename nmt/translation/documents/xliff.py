@@ -34,11 +34,7 @@ def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
 
     Sets the target language where it is missing. Raises DataError for what is no XLIFF or in other languages.
     """
-    parser = etree.XMLParser(encoding="utf-8", resolve_entities="internal", no_network=True, strip_cdata=False)
-    try:
-        tree = etree.fromstring(content.text.encode(), parser).getroottree()
-    except etree.XMLSyntaxError as error:
-        raise DataError(f"{content.name}:{error.lineno}: not XML: {error.msg}") from None
+    tree = parsed_xml(content)
     if _name(tree.getroot()) != "xliff":
         raise DataError(f"{content.name}:1: not XLIFF: the first element is <{_name(tree.getroot())}>")
     languages = content.options.languages
@@ -56,6 +52,15 @@ def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
     start = "".join(_DECLARATION.findall(content.text)).replace(content.line_end, "\n")
     text = f"{start}{etree.tostring(tree, encoding='unicode')}\n"
     yield 0, len(content.text), text.replace("\n", content.line_end)
+
+
+def parsed_xml(content: Content) -> etree._ElementTree:
+    """Return a file as a tree. Raises DataError if it is not XML."""
+    parser = etree.XMLParser(encoding="utf-8", resolve_entities="internal", no_network=True, strip_cdata=False)
+    try:
+        return etree.fromstring(content.text.encode(), parser).getroottree()
+    except etree.XMLSyntaxError as error:
+        raise DataError(f"{content.name}:{error.lineno}: not XML: {error.msg}") from None
 
 
 def _translate_unit(unit: etree._Element, texts: Texts) -> None:

@@ -44,6 +44,7 @@ def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
     [
         (("EN_us", "de", "it"), "en", "it", ("EN_us", "it")),
         (("en-GB", "en-US"), "en-US", "en-GB", ("en-US", "en-GB")),
+        (("en-GB", "en-US"), "en", "en-GB", ("en-US", "en-GB")),
         (("en", "zh-Hans", "zh-HK"), "en", "zh-Hant", ("en", "zh-HK")),
         (("eng", "ita"), "it", "en", ("ita", "eng")),
     ],

@@ -95,6 +95,7 @@ def test_keys_limit_what_is_translated() -> None:
         ("", "a:1: not JSON: Expecting value at column 1"),
         ('["a"] ["b"]', "a:1: not JSON: Extra data at column 7; for an object in each line, give --format jsonl"),
         ("[" * 100_000, "a:1: not JSON that can be read: nested too deeply"),
+        ("[" * 101 + '"a"' + "]" * 101, "a:1: found more than 100 objects and arrays inside each other"),
     ],
 )
 def test_damaged_file_is_an_error_with_its_line(text: str, message: str) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.errors import DataError
 from tests.translation.documents.writing import read, texts, translated
 
 PROPERTIES = """# a comment = not this
@@ -46,6 +47,12 @@ def test_values_are_translated(format_: str, text: str, expected: list[str], lin
     assert all(
         line in made for line in kept if "two lines" not in line and "u00e8 you" not in line and "lines" not in line
     )
+
+
+def test_what_is_no_entry_of_strings_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"^a:3: not \.strings: found 'b = \"Close;.*expected \"KEY\" = \"TEXT\";"):
+        read("strings", 'a = "Open";\n\nb = "Close;\n')
+    assert texts(read("strings", '{\n a = "Open";\n}\n')) == ["Open"]
 
 
 def test_properties_without_other_characters_are_written_in_ascii() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from nmt.errors import DataError
 from tests.translation.documents.writing import read, texts, translated
 
 PAGE = """<!DOCTYPE html>
@@ -107,6 +108,32 @@ def test_long_damaged_pages_take_linear_time() -> None:
     assert translated(read("html", long_name), str).decode() == long_name
 
 
+def test_entities_and_references_in_strings_of_android_stay() -> None:
+    text = """<!DOCTYPE resources [<!ENTITY app "Cats">]>
+<resources>
+    <string name="a">Open &app; &amp;app; and \\&quot;go\\&apos;</string>
+    <string name="b">?attr/colour</string>
+    <string name="c"> @android:string/ok </string>
+</resources>"""
+    document = read("android", text)
+    assert [line.text.replace("\ufffc", "#") for line, _ in document.texts.entries] == ["Open # # and \"go'"]
+    made = translated(document).decode()
+    assert "OPEN &app; &amp;app; AND \\\"GO\\'<" in made
+    assert ">?attr/colour<" in made
+    assert "> @android:string/ok <" in made
+
+
+def test_damaged_strings_of_android_are_an_error() -> None:
+    with pytest.raises(DataError, match=r"^a:2: not XML: .*string"):
+        read("android", "<resources>\n<string>Open</sting></resources>")
+
+
+def test_pages_are_decoded_as_browsers_decode_them() -> None:
+    for declared, encoding in ("iso-8859-1", "cp1252"), ("us-ascii", "cp1252"), ("gb2312", "gbk"):
+        data = f'<meta charset="{declared}"><p>It’s</p>'.encode(encoding)
+        assert translated(read("html", data), lambda line: f"{line}!") == data.replace(b"s<", b"s!<")
+
+
 def test_codes_of_characters_in_strings_of_android_stay_whole() -> None:
     text = r'<resources><string name="a">Go \u2014 now\u00bb</string></resources>'
     assert r"\u2014 " in (made := translated(read("android", text)).decode())
@@ -153,6 +180,7 @@ def test_text_in_an_encoding_of_the_file_is_written_in_it(format_: str) -> None:
     start = (
         '<meta charset="iso-8859-1">' if format_ == "html" else '<?xml version="1.0" encoding="iso-8859-1"?><resources>'
     )
-    data = f'{start}<string name="a">è</string>'.encode("latin-1")
+    end = "" if format_ == "html" else "</resources>"
+    data = f'{start}<string name="a">è</string>{end}'.encode("latin-1")
     assert translated(read(format_, data)) == data.replace("è".encode("latin-1"), "È".encode("latin-1"))
     assert b"&#9731;" in translated(read(format_, data), lambda _: "\u2603")
