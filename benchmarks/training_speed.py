@@ -122,14 +122,14 @@ def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
 def matrix_rates() -> dict[str, float]:
     """Return the GFLOP/s of square matrix products: by torch's default library, and by the one training uses."""
     from nmt.config import RuntimeSettings
-    from nmt.kernels.device import choose_device, computes_in_bf16, kernels_for, set_threads
+    from nmt.kernels.device import choose_device, kernels_for, precision_for, set_threads
     from nmt.kernels.reference import Kernels
     from nmt.training.trial import matrix_rate
 
     runtime = RuntimeSettings()
     set_threads(runtime)
     device = choose_device(runtime)
-    precision = "bf16" if computes_in_bf16(runtime, device) else "fp32"
+    precision = precision_for(runtime, device)
     libraries = {"torch": Kernels(device, precision), "training": kernels_for(device, precision)}
     return {name: matrix_rate(kernels) / 1e9 for name, kernels in libraries.items()}
 

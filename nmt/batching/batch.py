@@ -8,7 +8,7 @@ P tiles.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.text.prepared import PreparedSplit, Sentences
+from nmt.text.prepared import Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD
 
 TILE = 64  # rows of a tile on each side: one program of a GPU attends within it
@@ -145,21 +145,15 @@ def same_tiles(source: Rows, target: Rows) -> tuple[Rows, Rows]:
 
 
 class Layout(NamedTuple):
-    """Where the parts of a batch are in its buffer: a function of the numbers of rows M and N and tiles P."""
+    """The numbers of rows M and N of a batch, on which it depends where its parts are in its buffer."""
 
     source: int
     target: int
-    tiles: int
-
-    @classmethod
-    def of(cls, source: int, target: int) -> "Layout":
-        """Return the layout of a batch with so many rows."""
-        return cls(source, target, most_tiles(source + target))
 
     @property
     def parts(self) -> list[int]:
         """The lengths of ids, positions and sentences of both sides, of the labels, and of the tiles of both sides."""
-        return [self.source] * 3 + [self.target] * 4 + [self.tiles + 1] * 2
+        return [self.source] * 3 + [self.target] * 4 + [most_tiles(sum(self)) + 1] * 2
 
 
 @dataclass(frozen=True)
@@ -172,10 +166,10 @@ class Batch:
     groups: tuple[int, ...]
     source_tokens: int
     target_tokens: int  # that have a loss
-    _views: tuple[Tensor, ...] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_views", torch.split(self.buffer, self.layout.parts))
+    @cached_property
+    def _views(self) -> tuple[Tensor, ...]:
+        return torch.split(self.buffer, self.layout.parts)
 
     @cached_property
     def source(self) -> Rows:
@@ -204,12 +198,6 @@ class Batch:
         return self.layout, self.source.recorded_shape, self.target.recorded_shape
 
 
-def collate(split: PreparedSplit, groups: Sequence[Sequence[int] | Indices], sizes: Sizes | None = None) -> Batch:
-    """Gather pairs from the token store into a batch, one length group for each list of indices."""
-    chosen = [np.asarray(indices, dtype=np.int64) for indices in groups]
-    return assemble([split.gather(group) for group in chosen], sizes)
-
-
 def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     """Return a batch with one length group for each entry; adds `<s>` and `</s>`.
 
@@ -221,7 +209,8 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
         for sides in (list(zip(*groups, strict=True)) or [(), ()])
     )
     source_tokens, target_tokens = int(source_lengths.sum()), int(target_lengths.sum())
-    layout = Layout.of(*(sizes or _as_they_are)(source_tokens, target_tokens))
+    rows = source_tokens, target_tokens
+    layout = Layout(*(rows if sizes is None else sizes(*rows)))
     fillers = _filler_lengths(layout.source - source_tokens, layout.target - target_tokens)
     lengths = [np.concatenate(pair) for pair in zip((source_lengths, target_lengths), fillers, strict=True)]
     offsets = _offsets(lengths[0]), _offsets(lengths[1])
@@ -269,10 +258,6 @@ def most_tiles(rows: int) -> int:
 def _filled(edges: list[int], rows: int) -> Indices:
     """Repeat the last edge up to the number of tiles that so many rows may have."""
     return np.array(edges + edges[-1:] * (most_tiles(rows) + 1 - len(edges)))
-
-
-def _as_they_are(source: int, target: int) -> tuple[int, int]:
-    return source, target
 
 
 def _offsets(lengths: Indices) -> Indices:

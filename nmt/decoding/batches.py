@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -52,9 +53,17 @@ def in_batches(
     batches: Sequence[Sequence[int]],
     function: Callable[[Sequence[Item]], list[Result]],
     run: Callable[[Callable[[Sequence[Item]], list[Result]], Sequence[Sequence[Item]]], Sequence[list[Result]]],
+    too_long: Callable[[Item], str],
+    release: Callable[[], object] | None = None,
 ) -> list[Result]:
-    """Return the results of all items, in order, from batches of their indices; `run` applies a function to each."""
-    found = run(function, [[items[i] for i in batch] for batch in batches])
+    """Return the results of all items, in order, from batches of their indices, see `in_halves`.
+
+    `run` applies a function to each batch.
+    """
+    found = run(
+        partial(in_halves, function, too_long=too_long, release=release),
+        [[items[i] for i in batch] for batch in batches],
+    )
     results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
     return [results[i] for i in range(len(results))]
 

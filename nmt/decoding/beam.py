@@ -113,6 +113,8 @@ def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: Se
     Unless `options.exact`, hypotheses that hardly ever win are dropped, too: the bound assumes that one becomes longer
     by a quarter at most, and a log-probability must not be lower by more than the margin than that of the n-th best
     extension of the sentence (Freitag & Al-Onaizan 2017, absolute threshold), which finishes or is extended further.
+
+    A sentence with a number that is NaN ends without a hypothesis, also of those that have finished.
     """
     beams = with_finished(beams, candidates, penalties)
     longest = beams.limits
@@ -122,8 +124,8 @@ def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: Se
     ends = (candidates.tokens == EOS).to(torch.uint8)
     chosen = ends.argsort(dim=1, stable=True)[:, : options.beam]  # (B, K): a stable sort keeps the order of the others
     log_probs, parents, tokens = (x.gather(1, chosen) for x in candidates)
-    # NaN fails this comparison too; a candidate that ends is among the chosen only if there are too few others
-    kept = (log_probs > bounds) & (tokens != EOS)
+    # a candidate that ends is among the chosen only if there are too few others
+    kept = (log_probs > bounds) & (tokens != EOS) & ~candidates.log_probs[:, :1].isnan()
     if not options.exact:
         kept &= log_probs >= candidates.log_probs[:, options.n_best - 1 : options.n_best] - MARGIN
     by_parent = parents[:, :, None, None].expand_as(beams.history)
@@ -140,11 +142,12 @@ def with_finished(beams: Beams, candidates: Candidates, penalties: Tensor) -> Be
     order = order[:, : beams.finished.size(1)]
     prefixes = beams.history[:, :, 0].gather(1, parents.unsqueeze(2).expand(-1, -1, beams.history.size(3)))
     lengths = torch.where(ends, beams.lengths.unsqueeze(1), 0)
+    is_damaged = log_probs[:, :1].isnan()  # NaN is the largest number of a sort
     return replace(
         beams,
-        finished=finished[:, : beams.finished.size(1)],
+        finished=finished[:, : beams.finished.size(1)].masked_fill(is_damaged, -torch.inf),
         finished_log_probs=torch.cat([beams.finished_log_probs, log_probs], 1).gather(1, order),
-        finished_lengths=torch.cat([beams.finished_lengths, lengths], 1).gather(1, order),
+        finished_lengths=torch.cat([beams.finished_lengths, lengths], 1).gather(1, order).masked_fill(is_damaged, 0),
         finished_tokens=torch.cat([beams.finished_tokens, prefixes], 1).gather(
             1, order.unsqueeze(2).expand(-1, -1, prefixes.size(2))
         ),

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import torch
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.batches import balanced_batches, in_batches, in_halves, in_threads, length_batches
+from nmt.decoding.batches import balanced_batches, in_batches, in_threads, length_batches
 from nmt.decoding.forced_decoding import force
 from nmt.decoding.native_engine import Engine, ForceRequest, Ids, RemoteEngine
 from nmt.decoding.options import SearchOptions
@@ -23,7 +23,6 @@ from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks
 from nmt.text.tokenizer import EOS
 
 Batch = TypeVar("Batch")
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -37,6 +36,7 @@ class TorchEngine:
         self.models, self.kernels = models, models[0].kernels
         self.description = self.kernels.description
         self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
+        self.threads = torch.get_num_threads() if self.uses_cores else 1
         self._lock = threading.Lock()
 
     @classmethod
@@ -58,11 +58,6 @@ class TorchEngine:
     def problem(self) -> str | None:
         """Why faster kernels cannot be used here, which may show in a search only."""
         return self.kernels.problem
-
-    @property
-    def threads(self) -> int:
-        """The number of threads among which batches are divided."""
-        return torch.get_num_threads() if self.uses_cores else 1
 
     @property
     def in_torch(self) -> Self:
@@ -93,7 +88,7 @@ class TorchEngine:
 
         items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
         too_long = partial(sentence_too_long, options.width, f"the memory of {self.kernels.device}")
-        return in_batches(items, batches, self._in_halves(function, too_long), self.run)
+        return in_batches(items, batches, function, self.run, too_long, self._release_memory)
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention of the first model, see `Engine.force`."""
@@ -101,23 +96,17 @@ class TorchEngine:
         batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
         too_long = partial(pair_too_long, f"the memory of {self.kernels.device}")
         function = partial(force, self.models[0], heads)
-        return in_batches(pairs, batches, self._in_halves(function, too_long), self.run)
-
-    def _in_halves(
-        self, function: Callable[[Sequence[Item]], list[Result]], too_long: Callable[[Item], str]
-    ) -> Callable[[Sequence[Item]], list[Result]]:
-        return partial(in_halves, function, too_long=too_long, release=self._release_memory)
+        return in_batches(pairs, batches, function, self.run, too_long, self._release_memory)
 
     def run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         """Return the result of a function of each batch, in order. Several threads may call this at a time."""
         if not self.uses_cores:
             with self._lock:  # a search that is kept with its recordings is one at a time
                 return list(map(function, batches))
-        threads = self.threads
         try:
-            return in_threads(function, batches, threads, partial(torch.set_num_threads, 1))
+            return in_threads(function, batches, self.threads, partial(torch.set_num_threads, 1))
         finally:
-            torch.set_num_threads(threads)
+            torch.set_num_threads(self.threads)
 
     def _release_memory(self) -> None:
         """Release the memory of the device that is kept for later."""
@@ -127,6 +116,7 @@ class TorchEngine:
     def of_worker(self, ask: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread, or of a GPU a remote one."""
         torch.set_num_threads(1)
+        self.threads = 1
         return self if self.uses_cores else RemoteEngine(self, ask)
 
     def answers(self, requests: Sequence[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.batching.batch import assemble
 from nmt.decoding.results import Forced, Head, Pair
-from nmt.model.transformer import Transformer, decode_with_attention
+from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
 
 _ROWS = 1024  # target tokens whose logits over the whole vocabulary are in memory at a time
@@ -24,13 +24,13 @@ def force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> l
     batch = assemble([(Sentences.of([source for source, _ in pairs]), Sentences.of([target for _, target in pairs]))])
     batch = batch.sent(model.kernels.sent)
     source, target = batch.source, batch.target
-    layers = {layer for layer, _ in heads}
-    hidden, attention = decode_with_attention(model, model.encode(source), (target, source), layers)
+    attention = {layer: list[Tensor]() for layer, _ in heads}
+    of_layers = [(None, attention.get(layer)) for layer in range(len(model.decoder))]
+    hidden = model.decode(target, model.encode(source), source, of_layers)
     of_rows = _log_probs(model, hidden, batch.labels.long()).tolist()
     weights = np.zeros((len(heads), *target.shape, source.longest), np.float32)  # (C, B, T, S)
-    attention = {layer: of_layer.float().cpu() for layer, of_layer in attention.items()}
     for place, (layer, head) in enumerate(heads):
-        weights[place] = attention[layer][:, head].numpy()
+        weights[place] = attention[layer][0][:, head].float().cpu().numpy()
     rows = zip(pairwise(target.offsets.tolist()), source.lengths.tolist(), strict=True)
     return [
         Forced(of_rows[start:end], weights[:, number, : end - start, :length].copy())

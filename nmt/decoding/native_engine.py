@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from nmt.decoding.batches import balanced_batches, in_batches, in_halves, in_threads, length_batches
+from nmt.decoding.batches import balanced_batches, in_batches, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced, Head, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
 from nmt.kernels.native import ENCODER_ROWS, NativeModel
@@ -70,13 +70,8 @@ class NativeEngine:
     uses_cores, search_scale = True, 1
 
     def __init__(self, models: Sequence[NativeModel], load: "Callable[[], TorchEngine]", threads: int) -> None:
-        self._models, self._load, self._threads = models, load, threads
+        self._models, self._load, self.threads = models, load, threads
         self.description = f"compiled kernels, cpu, {models[0].precision}"
-
-    @property
-    def threads(self) -> int:
-        """The number of threads among which batches are divided."""
-        return self._threads
 
     @cached_property
     def in_torch(self) -> "TorchEngine":
@@ -91,11 +86,11 @@ class NativeEngine:
         A batch that does not fit into RAM is halved. Raises ConfigError if not even one sentence fits.
         """
         lengths, prefixes = [len(ids) + 1 for ids in sentences], prefixes or [()] * len(sentences)
-        sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES * min(2, options.width), self._threads
+        sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES * min(2, options.width), self.threads
         items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
         too_long = partial(sentence_too_long, options.width, "RAM")
-        function = partial(in_halves, partial(self._search, options=options), too_long=too_long)
-        return in_batches(items, list(balanced_batches(lengths, *sizes)), function, self._run)
+        function = partial(self._search, options=options)
+        return in_batches(items, list(balanced_batches(lengths, *sizes)), function, self._run, too_long)
 
     def _search(self, batch: Sequence[tuple[Ids, Ids]], options: SearchOptions) -> list[list[Hypothesis]]:
         """Search a batch of source ids with `</s>` and their prefixes."""
@@ -115,15 +110,14 @@ class NativeEngine:
             ended = [([*source, EOS], [*target, EOS]) for source, target in batch]
             return [Forced(*of_pair) for of_pair in self._models[0].force(ended, heads)]
 
-        function = partial(in_halves, force, too_long=partial(pair_too_long, "RAM"))
-        return in_batches(pairs, batches, function, self._run)
+        return in_batches(pairs, batches, force, self._run, partial(pair_too_long, "RAM"))
 
     def _run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-        return in_threads(function, batches, self._threads)
+        return in_threads(function, batches, self.threads)
 
     def of_worker(self, ask: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread."""
-        self._threads = 1
+        self.threads = 1
         return self
 
 

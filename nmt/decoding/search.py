@@ -194,11 +194,6 @@ class Search:
         assert mean is not None
         return mean if len(self.models) == 1 else mean.sub_(math.log(len(self.models)))
 
-    @property
-    def _has_rules(self) -> bool:
-        """Whether there are other rules than those of every search."""
-        return self._required is not None or self.options.no_repeat_ngram is not None
-
     def _next_tokens(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the C best or drawn next tokens of the hypotheses, and their log-probabilities, both (N, C)."""
         options, places, beams = self.options, self._places, self.beams
@@ -206,7 +201,7 @@ class Search:
         lengths = beams.lengths[sentences]
         must_end = beams.limits[sentences] == lengths
         count = 1 if self._is_greedy else options.beam + 1
-        if not self._has_rules and options.sampling is None:
+        if self._required is None and options.no_repeat_ngram is None and options.sampling is None:
             as_log_probs = options.log_probs or not self._is_greedy
             return self.kernels.best_tokens(logits, must_end, count, as_log_probs)
         logits = logits.float()

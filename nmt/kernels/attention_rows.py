@@ -4,7 +4,7 @@ N and M rows of two sides, B sentences, D width, H heads.
 """
 
 import ctypes
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.kernels.compiling import checked, library
+from nmt.kernels.reference import parts_of
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 
@@ -27,49 +28,45 @@ class SentenceOffsets(NamedTuple):
     causal: bool = False  # whether a query attends only to the keys up to its own place in the sentence
 
 
-def attend_rows(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> tuple[Tensor, Tensor]:
-    """Return softmax(Q K^T / sqrt(d)) V (N, D) of each sentence and head, and the log of the softmax's sums (N, H).
+def attend(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> Tensor:
+    """Return softmax(Q K^T / sqrt(d)) V (N, D) of each sentence and head; differentiable.
 
     Queries are (N, D), keys and values side by side (M, 2D); if these are None, queries, keys and values are side by
     side in queries (N, 3D). Both are fp32 or bf16, and may be columns of wider matrices. Sums are fp32, the result has
     the type of the queries. A query without keys gives 0. The result does not depend on the number of threads.
     """
-    parts = _parts(queries, keys_values)
-    output = queries.new_empty(parts[0].shape)
-    logsumexp = queries.new_empty(len(queries), layout.heads, dtype=torch.float32)
-    _attend_rows(parts, output, logsumexp, layout, None)
-    return output, logsumexp
+    output: Tensor = _Attention.apply(queries, keys_values, layout)  # type: ignore[no-untyped-call]
+    return output
 
 
-def attend_rows_backward(
-    gradient: Tensor, queries: Tensor, keys_values: Tensor | None, logsumexp: Tensor, layout: SentenceOffsets
-) -> tuple[Tensor, Tensor | None]:
-    """Return the gradients of the arguments `queries` and `keys_values` of `attend_rows`, in their types.
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> Tensor:
+        parts = parts_of(queries, keys_values)
+        output = queries.new_empty(parts[0].shape)
+        logsumexp = queries.new_empty(len(queries), layout.heads, dtype=torch.float32)  # of the softmax
+        _attend_rows(parts, output, logsumexp, layout, None)
+        ctx.save_for_backward(queries, keys_values, logsumexp)
+        ctx.layout = layout
+        return output
 
-    They follow from the gradient of its output (N, D), of the same type, and the second of its results (N, H).
-    """
-    to_queries = queries.new_empty(queries.shape)
-    to_keys_values = None if keys_values is None else keys_values.new_empty(keys_values.shape)
-    gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
-    gradients = _parts(to_queries, to_keys_values)
-    _attend_rows(_parts(queries, keys_values), gradient, logsumexp, layout, gradients)
-    return to_queries, to_keys_values
-
-
-_Parts = tuple[Tensor, Tensor, Tensor]
-
-
-def _parts(queries: Tensor, keys_values: Tensor | None) -> _Parts:
-    """Return views of queries (N, D), keys (M, D) and values (M, D)."""
-    if keys_values is None:
-        queries, keys, values = queries.chunk(3, dim=1)
-    else:
-        keys, values = keys_values.chunk(2, dim=1)
-    return queries, keys, values
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        queries, keys_values, logsumexp = ctx.saved_tensors
+        of_queries = queries.new_empty(queries.shape)
+        of_keys_values = None if keys_values is None else keys_values.new_empty(keys_values.shape)
+        gradient = gradients[0] if gradients[0].stride(-1) == 1 else gradients[0].contiguous()
+        of_parts = parts_of(of_queries, of_keys_values)
+        _attend_rows(parts_of(queries, keys_values), gradient, logsumexp, ctx.layout, of_parts)
+        return of_queries, of_keys_values, None
 
 
 def _attend_rows(
-    parts: _Parts, output: Tensor, logsumexp: Tensor, layout: SentenceOffsets, gradients: _Parts | None
+    parts: tuple[Tensor, ...],
+    output: Tensor,
+    logsumexp: Tensor,
+    layout: SentenceOffsets,
+    gradients: tuple[Tensor, ...] | None,
 ) -> None:
     """Compute output and logsumexp, or from the gradient of the output those of the parts."""
     queries, keys, _ = parts

@@ -88,17 +88,11 @@ class CpuKernels(Kernels):
     def attend(
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, causal: bool = False
     ) -> Tensor:
-        """Attend sentence by sentence, with `attention_rows.attend_rows`."""
+        """Attend sentence by sentence."""
         if not self.has_native or queries.dtype not in (torch.float32, torch.bfloat16):
             return super().attend(queries, keys_values, rows, heads, causal)
         layout = attention_rows.SentenceOffsets(rows[0].offsets, rows[1].offsets, heads, causal)
-        attended: Tensor = _Attention.apply(queries, keys_values, layout)  # type: ignore[no-untyped-call]
-        return attended
-
-    def logits_chunk(self, vocabulary: int) -> int:
-        """Return a multiple of 64, if there are so many."""
-        rows = super().logits_chunk(vocabulary)
-        return rows - rows % _MULTIPLE if rows > _MULTIPLE else rows
+        return attention_rows.attend(queries, keys_values, layout)
 
     def product(self, x: Tensor, weight: Tensor) -> Tensor:
         """Multiply by oneDNN where it is faster."""
@@ -182,19 +176,3 @@ class _ByteMaskDropout(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (mask,) = ctx.saved_tensors
         return gradients[0] * mask, None
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, queries: Tensor, keys_values: Tensor | None, layout: attention_rows.SentenceOffsets
-    ) -> Tensor:
-        output, logsumexp = attention_rows.attend_rows(queries, keys_values, layout)
-        ctx.save_for_backward(queries, keys_values, logsumexp)
-        ctx.layout = layout
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        queries, keys_values, logsumexp = ctx.saved_tensors
-        return *attention_rows.attend_rows_backward(gradients[0], queries, keys_values, logsumexp, ctx.layout), None

@@ -234,19 +234,17 @@ class _Linear(torch.autograd.Function):
         ctx.parameters = weight, bias
         x, weight, bias = map(kernels.rounded, (x, weight, bias))
         output = torch._addmm_activation(bias, x, weight.t()) if relu else torch.addmm(bias, x, weight.t())
-        ctx.save_for_backward(x, weight, *([output] if relu else []))
+        ctx.save_for_backward(x, weight, output if relu else None)
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, of_weight, of_bias = gradients[0].contiguous(), None, None
-        x, weight, *output = ctx.saved_tensors
+        x, weight, output = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         parameter, bias = ctx.parameters
-        if output:
-            gradient, of_bias = triton_rows.relu_gradient(gradient, output[0], bias)
-        elif needs_bias:
-            of_bias = triton_rows.bias_gradient(gradient, bias)
+        if needs_bias or output is not None:
+            gradient, of_bias = triton_rows.bias_gradient(gradient, bias, output)
         if needs_weight:
             of_weight = _add_product(parameter.grad, gradient.t(), x)
         return gradient @ weight if needs_x else None, of_weight, of_bias, None, None

@@ -58,8 +58,8 @@ def kernels_for(device: torch.device, precision: Precision = "fp32", target_rows
     return kernels
 
 
-def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int) -> Precision:
-    """Return the precision of a model of this width: `auto` is bf16 where that is faster, otherwise fp32."""
+def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int = 0) -> Precision:
+    """Return the precision of a model of this width, 0 if none is known: `auto` is bf16 where that is faster."""
     if runtime.precision != "auto":
         return runtime.precision
     if device.type == "cuda":
@@ -89,7 +89,7 @@ def environment(settings: RuntimeSettings) -> dict[str, str | int]:
         **{package: version(package) for package in ("torch", "numpy", "sentencepiece", "sacrebleu")},
         "system": platform.system(),
         "device": f"{device.type} ({name})",
-        "kernels": kernels_for(device, "bf16" if computes_in_bf16(settings, device) else "fp32").description,
+        "kernels": kernels_for(device, precision_for(settings, device)).description,
         "threads": torch.get_num_threads(),
     }
 
@@ -168,10 +168,3 @@ def oom_explained(device: torch.device) -> Iterator[None]:
             f"the memory of {device} is full: lower train.batch_tokens, or decode.batch_tokens if it was translating, "
             "make the model smaller, or free memory that other programs use"
         ) from None
-
-
-def computes_in_bf16(settings: RuntimeSettings, device: torch.device) -> bool:
-    """Return whether matrix products run in bf16; `auto` is fp32 on a CPU: training and translation replace it."""
-    if settings.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return settings.precision == "bf16"

@@ -251,10 +251,6 @@ class Kernels:
         loss, nll = (x.masked_fill(without_loss, 0).sum() for x in (loss, normalizer - label_logits))
         return loss, nll, gradient
 
-    def logits_chunk(self, vocabulary: int) -> int:
-        """Return the rows whose logits are in memory at a time."""
-        return max(1, self.chunk_logits // vocabulary)
-
     def product(self, x: Tensor, weight: Tensor) -> Tensor:
         """Return x (N, I) times the transpose of weight (O, I); not differentiable."""
         return F.linear(x, weight)
@@ -321,7 +317,8 @@ class ProjectedLoss(torch.autograd.Function):
         bias_gradient = torch.zeros_like(bias) if bias is not None and needs_bias else None
         hidden, matrix = kernels.rounded(hidden), kernels.rounded(matrix)
         hidden_gradients, matrix_gradient = [], None
-        chunk = kernels.logits_chunk(len(matrix))
+        rows = max(1, kernels.chunk_logits // len(matrix))
+        chunk = rows // 64 * 64 or rows  # oneDNN compiles a product for each number of rows
         for part, of_part in zip(torch.split(hidden, chunk), torch.split(labels, chunk), strict=True):
             logits = kernels.product(part, matrix)
             logits = logits if bias is None else logits.add_(bias)
@@ -432,6 +429,11 @@ def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def split_heads(x: Tensor, count: int, heads: int) -> tuple[Tensor, ...]:
     """Return views (B, H, T, d) of `count` vectors side by side (B, T, count·D)."""
     return x.view(*x.shape[:2], count, heads, x.size(2) // (count * heads)).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def parts_of(queries: Tensor, keys_values: Tensor | None) -> tuple[Tensor, ...]:
+    """Return queries (N, D), keys (M, D) and values (M, D) as column ranges, see `Kernels.attend`."""
+    return queries.chunk(3, 1) if keys_values is None else (queries, *keys_values.chunk(2, 1))
 
 
 def merge_heads(x: Tensor) -> Tensor:

@@ -18,9 +18,10 @@ import triton.language as tl
 from torch import Tensor
 
 from nmt.batching.batch import TILE, Rows
+from nmt.kernels.reference import parts_of
 
 FUSED = True  # whether one kernel computes all gradients where no sentence is longer than TILE
-WARPS = {"forward": 4, "backward": 4}  # of one program; twice as many for fp32
+WARPS = 4  # of one program; twice as many for fp32
 SHARED = 2**16  # bytes of shared memory of a program, which all GPUs have; blocks of wider heads have fewer rows
 MOST_OPERANDS = 5  # blocks of rows that a program reads, in the backward pass
 STAGES = 1  # of the pipelined loop over blocks, which rarely has a second iteration
@@ -62,9 +63,9 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:
         queries = _with_adjacent_columns(queries)
         keys_values = None if keys_values is None else _with_adjacent_columns(keys_values)
-        q, k, v = _parts(queries, keys_values)
+        q, k, v = parts_of(queries, keys_values)
         output = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        constants = _constants(q, heads, causal, "forward")
+        constants = _constants(q, heads, causal)
         normalizers = torch.empty(heads, q.size(0), dtype=torch.float32, device=q.device)
         _forward_kernel[_grid(query_rows, heads, constants["BLOCK"])](
             q, k, v, output, normalizers,
@@ -85,8 +86,8 @@ class _Attention(torch.autograd.Function):
         keys_values_gradient = None
         if keys_values is not None:
             keys_values_gradient = torch.empty(keys_values.shape, dtype=keys_values.dtype, device=keys_values.device)
-        inputs = _parts(queries, keys_values)
-        _differentiate(ctx, inputs, (output, gradient, normalizers), _parts(queries_gradient, keys_values_gradient))
+        inputs = parts_of(queries, keys_values)
+        _differentiate(ctx, inputs, (output, gradient, normalizers), parts_of(queries_gradient, keys_values_gradient))
         return queries_gradient, keys_values_gradient, None, None, None, None
 
 
@@ -102,7 +103,7 @@ def _differentiate(
     query_rows, key_rows = ctx.rows
     rows = query_rows.sentences, key_rows.sentences, query_rows.tiles, key_rows.tiles
     strides = q.stride(0), k.stride(0), output.stride(0), gradient.stride(0), *(g.stride(0) for g in gradients[:2])
-    constants = _constants(q, ctx.heads, ctx.causal, "backward")
+    constants = _constants(q, ctx.heads, ctx.causal)
     block = constants["BLOCK"]
     if FUSED and max(query_rows.longest, key_rows.longest) <= TILE == block:
         _gradients_kernel[_grid(query_rows, ctx.heads, block)](
@@ -123,19 +124,12 @@ def _with_adjacent_columns(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 else x.contiguous()
 
 
-def _parts(queries: Tensor, keys_values: Tensor | None) -> tuple[Tensor, ...]:
-    """Return queries (N, D), keys (M, D) and values (M, D) as column ranges."""
-    if keys_values is None:
-        return queries.chunk(3, 1)
-    return queries, *keys_values.chunk(2, 1)
-
-
 def _grid(rows: Rows, heads: int, block: int) -> tuple[int, int, int]:
     """Return the numbers of tiles, of heads, and of blocks of the largest tile; a function of its multiple of TILE."""
     return rows.tiles.size(0) - 1, heads, rows.longest_tiles * (TILE // block)
 
 
-def _constants(queries: Tensor, heads: int, causal: bool, direction: str) -> dict[str, Any]:
+def _constants(queries: Tensor, heads: int, causal: bool) -> dict[str, Any]:
     """Return the parameters on which the code of the kernels depends."""
     head_width = queries.size(1) // heads
     width = max(16, triton.next_power_of_2(head_width))  # the smallest size of a product is 16
@@ -148,8 +142,8 @@ def _constants(queries: Tensor, heads: int, causal: bool, direction: str) -> dic
         "HEAD_WIDTH": head_width,
         "WIDTH": width,
         "BLOCK": block,
-        "STAGES": STAGES,
-        "num_warps": WARPS[direction] * (2 if queries.dtype == torch.float32 else 1),
+        "num_stages": STAGES,
+        "num_warps": WARPS * (2 if queries.dtype == torch.float32 else 1),
     }
 
 
@@ -259,7 +253,7 @@ def _forward_kernel(
     query_sentences: tl.tensor, key_sentences: tl.tensor, query_tiles: tl.tensor, key_tiles: tl.tensor,
     query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
-    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write the output of the owned queries, and for each the base-2 logarithm of its sum of exponentials.
 
@@ -274,7 +268,7 @@ def _forward_kernel(
         largest = tl.full([BLOCK], float("-inf"), tl.float32)
         total = tl.zeros([BLOCK], tl.float32)
         weighted = tl.zeros([BLOCK, WIDTH], tl.float32)
-        for key in tl.range(tl.load(key_tiles + tl.program_id(0)), key_end, BLOCK, num_stages=STAGES):
+        for key in range(tl.load(key_tiles + tl.program_id(0)), key_end, BLOCK):
             k = _load(keys, key, key_end, key_stride, HEAD_WIDTH, WIDTH, BLOCK)
             v = _load(values, key, key_end, key_stride, HEAD_WIDTH, WIDTH, BLOCK)
             scores = _scores(
@@ -309,7 +303,7 @@ def _gradients_kernel(
     query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, output_gradient_stride: tl.tensor,
     query_gradient_stride: tl.tensor, key_gradient_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
-    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write all gradients of a tile that is one block on both sides.
 
@@ -347,7 +341,7 @@ def _query_gradients_kernel(
     query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, output_gradient_stride: tl.tensor,
     query_gradient_stride: tl.tensor, key_gradient_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
-    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write the gradients and the deltas of the owned queries."""
     first, end = _owned(query_tiles, BLOCK)
@@ -362,7 +356,7 @@ def _query_gradients_kernel(
         delta = tl.sum(o.to(tl.float32) * g.to(tl.float32), 1)
         _store_statistic(deltas, delta, first, end, rows, BLOCK)
         dq = tl.zeros([BLOCK, WIDTH], tl.float32)
-        for key in tl.range(tl.load(key_tiles + tl.program_id(0)), key_end, BLOCK, num_stages=STAGES):
+        for key in range(tl.load(key_tiles + tl.program_id(0)), key_end, BLOCK):
             k = _load(keys, key, key_end, key_stride, HEAD_WIDTH, WIDTH, BLOCK)
             v = _load(values, key, key_end, key_stride, HEAD_WIDTH, WIDTH, BLOCK)
             scores = _scores(
@@ -383,7 +377,7 @@ def _key_gradients_kernel(
     query_stride: tl.tensor, key_stride: tl.tensor, output_stride: tl.tensor, output_gradient_stride: tl.tensor,
     query_gradient_stride: tl.tensor, key_gradient_stride: tl.tensor, rows: tl.tensor,
     SCALE: tl.constexpr, SCALE_2: tl.constexpr, CAUSAL: tl.constexpr,
-    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write the gradients of the owned keys and values."""
     first, end = _owned(key_tiles, BLOCK)
@@ -396,7 +390,7 @@ def _key_gradients_kernel(
         v = _load(values, first, end, key_stride, HEAD_WIDTH, WIDTH, BLOCK)
         dk = tl.zeros([BLOCK, WIDTH], tl.float32)
         dv = tl.zeros([BLOCK, WIDTH], tl.float32)
-        for query in tl.range(first_query, query_end, BLOCK, num_stages=STAGES):
+        for query in range(first_query, query_end, BLOCK):
             q = _load(queries, query, query_end, query_stride, HEAD_WIDTH, WIDTH, BLOCK)
             g = _load(output_gradient, query, query_end, output_gradient_stride, HEAD_WIDTH, WIDTH, BLOCK)
             normalizer = _load_statistic(normalizers, query, query_end, rows, float("inf"), BLOCK)

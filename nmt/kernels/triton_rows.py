@@ -272,19 +272,9 @@ def _dropout_kernel(
 # sums over rows
 
 
-def relu_gradient(gradient: Tensor, output: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient (N, O) where the output of ReLU is not 0, and the gradient of the bias, see `add_sums`."""
-    masked = torch.empty_like(output)
-    return masked, _bias_gradient(gradient.contiguous(), output, masked, bias)
-
-
-def bias_gradient(gradient: Tensor, bias: Tensor) -> Tensor | None:
-    """Return the gradient of a bias (O), the sums over the rows of a matrix (N, O), see `add_sums`."""
-    return _bias_gradient(gradient.contiguous(), None, None, bias)
-
-
-def _bias_gradient(gradient: Tensor, output: Tensor | None, masked: Tensor | None, bias: Tensor) -> Tensor | None:
-    rows, width = gradient.shape
+def bias_gradient(gradient: Tensor, bias: Tensor, output: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient (N, O), 0 where an output of ReLU is 0, and that of the bias, its sums; see `add_sums`."""
+    (rows, width), masked = gradient.shape, None if output is None else torch.empty_like(output)
     column_blocks = triton.cdiv(width, SUM_COLUMNS)
     programs = max(1, min(SUM_PROGRAMS // column_blocks, triton.cdiv(rows, SUM_ROWS)))
     sums = torch.empty(programs, width, dtype=torch.float32, device=gradient.device)
@@ -292,8 +282,8 @@ def _bias_gradient(gradient: Tensor, output: Tensor | None, masked: Tensor | Non
         gradient, output, masked, sums, rows, programs,
         OUTPUTS=width, ROWS=SUM_ROWS, COLUMNS=SUM_COLUMNS, num_warps=SUM_WARPS,
     )  # fmt: skip
-    (result,) = add_sums(sums, bias)
-    return result
+    (of_bias,) = add_sums(sums, bias)
+    return gradient if masked is None else masked, of_bias
 
 
 def add_sums(sums: Tensor, *parameters: Tensor) -> list[Tensor | None]:

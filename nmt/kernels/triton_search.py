@@ -167,7 +167,10 @@ def _best_kernel(
     vocabulary: tl.tensor, COUNT: tl.constexpr, CHOSEN: tl.constexpr, LANES: tl.constexpr, IN_LANE: tl.constexpr,
     AS_LOG_PROBS: tl.constexpr, FIRST_GENERATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write the best tokens of one row; tokens before FIRST_GENERATED, `</s>`, are never generated."""
+    """Write the best tokens of one row; tokens before FIRST_GENERATED, `</s>`, are never generated.
+
+    All numbers are NaN if one of the row is.
+    """
     row = tl.program_id(0).to(tl.int64)
     last = vocabulary
     if tl.load(must_end + row):
@@ -186,7 +189,9 @@ def _best_kernel(
             new_largest = tl.maximum(largest, number)
             total = total * tl.exp(largest - new_largest) + tl.exp(number - new_largest)
             largest = new_largest
-    normalizer = 0.0
+        else:
+            total += number - number  # NaN of NaN
+    normalizer = tl.sum(total, 0)
     if AS_LOG_PROBS:
         of_row = tl.max(largest, 0)
         normalizer = of_row + tl.log(tl.sum(total * tl.exp(largest - of_row), 0))
@@ -245,13 +250,17 @@ def _advance_kernel(
     valid = candidate < K * C
     before = tl.load(log_probs + sentence * K + candidate // C, mask=valid, other=float("-inf"))
     total = before + tl.load(next_log_probs + sentence * K * C + candidate, mask=valid, other=0.0)
-    # neither a hypothesis that is not active nor one that is not a number is extended
-    total = tl.where((before > float("-inf")) & (total == total), total, float("-inf"))
+    total = tl.where(before > float("-inf"), total, float("-inf"))
+    is_damaged = tl.max((total != total).to(tl.int32), 0) > 0
+    total = tl.where(is_damaged, float("-inf"), total)
     token = tl.load(next_tokens + sentence * K * C + candidate, mask=valid, other=0).to(tl.int32)
     if tl.max(before, 0) > float("-inf"):
         of_history = history + sentence.to(tl.int64) * K * 2 * positions
         penalty = tl.load(penalties + length)
         scores = tl.load(finished + sentence * N + best, mask=best < N, other=float("inf"))
+        if is_damaged:
+            tl.store(finished + sentence * N + best, float("-inf"), mask=best < N)
+            tl.store(finished_lengths + sentence * N + best, 0, mask=best < N)
         new_log_probs = tl.full([PLACES], float("-inf"), tl.float32)
         new_tokens = tl.full([PLACES], BOS, tl.int32)
         parents = tl.zeros([PLACES], tl.int32)

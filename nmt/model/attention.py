@@ -25,10 +25,14 @@ from nmt.model.positions import Relative
 from nmt.model.scores import FOR_STUDY, Score, widened
 
 
-class Linear(nn.Linear):
-    """A linear map; its matrix joins `parts` that read the same input."""
+class Computing(nn.Module):
+    """A layer that is computed by kernels, see `Transformer.compute_with`."""
 
     kernels = PLAIN
+
+
+class Linear(nn.Linear, Computing):
+    """A linear map; its matrix joins `parts` that read the same input."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, parts: int = 1) -> None:
         super().__init__(inputs, outputs, bias)
@@ -39,10 +43,8 @@ class Linear(nn.Linear):
         return self.kernels.linear(x, self.weight, self.bias, relu)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Computing):
     """What attention within a sentence and attention to the source have in common."""
-
-    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -99,8 +101,10 @@ class SelfAttention(MultiHeadAttention):
         else:
             self.score = score_for_study(settings)
 
-    def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        """Attend from every token of x (N, D) to its own sentence; return (N, D)."""
+    def forward(self, x: Tensor, rows: Rows, weights: list[Tensor] | None = None) -> Tensor:
+        """Attend from every token of x (N, D) to its own sentence; return (N, D), and add its weights to a list."""
+        if weights is not None:
+            weights.append(self.weights(x, rows))
         attended = self.attend(self.project(x, rows.positions), None, (rows, rows), self.causal)
         return cast(Tensor, self.output(attended))
 
@@ -132,8 +136,12 @@ class CrossAttention(MultiHeadAttention):
         self.output = Linear(self.dim, self.dim)
         self.score = score_for_study(settings)
 
-    def forward(self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows]) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows], weights: list[Tensor] | None = None
+    ) -> Tensor:
         """Attend from every token of x (N, D) to its sentence's source in memory (M, D); return (N, D)."""
+        if weights is not None:
+            weights.append(self.weights(x, memory, rows))
         return cast(Tensor, self.output(self.attend(self.query(x), self.key_value(memory), rows)))
 
     def step(self, x: Tensor, layer: int, cache: DecoderCache) -> Tensor:

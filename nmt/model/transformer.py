@@ -6,7 +6,7 @@ hypothesis.
 """
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, cast
@@ -17,20 +17,19 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Batch, Rows, same_tiles
 from nmt.config import ModelSettings
-from nmt.kernels.reference import PLAIN, Kernels, Residual
-from nmt.model.attention import CrossAttention, Linear, SelfAttention
+from nmt.kernels.reference import Kernels, Residual
+from nmt.model.attention import Computing, CrossAttention, Linear, SelfAttention
 from nmt.model.cache import DecoderCache
 from nmt.model.positions import sinusoids
 from nmt.model.scores import Score
 from nmt.text.tokenizer import PAD
 
 Matrix = TypeVar("Matrix", nn.Embedding, Linear)
+LayerWeights = tuple[list[Tensor] | None, list[Tensor] | None]
 
 
-class Transformer(nn.Module):
+class Transformer(Computing):
     """Encoder and decoder over token ids."""
-
-    kernels = PLAIN
 
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
@@ -61,8 +60,8 @@ class Transformer(nn.Module):
     def compute_with(self, kernels: Kernels) -> None:
         """Set the kernels of all layers; they must be for the device of the weights."""
         for module in self.modules():
-            if hasattr(type(module), "kernels"):
-                cast("Transformer", module).kernels = kernels
+            if isinstance(module, Computing):
+                module.kernels = kernels
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target: Tensor) -> Tensor:
         """Return the logits (B, T, V) of the token after each prefix of a target, for padded ids (B, S) and (B, T).
@@ -81,18 +80,21 @@ class Transformer(nn.Module):
         """
         return self.decode(batch.target, self.encode(batch.source), batch.source)
 
-    def encode(self, rows: Rows) -> Tensor:
+    def encode(self, rows: Rows, weights: list[Tensor] | None = None) -> Tensor:
         """Map source rows to memory (M, D)."""
         residual: Residual = (self.source_embedding(rows), None)
         for layer in self.encoder:
-            residual = layer(residual, rows)
+            residual = layer(residual, rows, weights)
         return self.last_norm(residual, self.encoder_norm)
 
-    def decode(self, rows: Rows, memory: Tensor, memory_rows: Rows) -> Tensor:
-        """Map target rows and memory (M, D) of the same sentences to hidden states (N, D) by teacher forcing."""
+    def decode(self, rows: Rows, memory: Tensor, memory_rows: Rows, weights: Sequence[LayerWeights] = ()) -> Tensor:
+        """Map target rows and memory (M, D) of the same sentences to hidden states (N, D) by teacher forcing.
+
+        `weights` are lists of each layer to which its weights (B, H, T, T) and (B, H, T, S) are added, None for none.
+        """
         residual: Residual = (self.target_embedding(rows), None)
-        for layer in self.decoder:
-            residual = layer(residual, memory, (rows, memory_rows))
+        for layer, of_layer in zip(self.decoder, weights or [(None, None)] * len(self.decoder), strict=True):
+            residual = layer(residual, memory, (rows, memory_rows), of_layer)
         return self.last_norm(residual, self.decoder_norm)
 
     def last_norm(self, residual: Residual, norm: nn.LayerNorm | None) -> Tensor:
@@ -178,9 +180,9 @@ class EncoderLayer(nn.Module):
         self.attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, residual: Residual, rows: Rows) -> Residual:
+    def forward(self, residual: Residual, rows: Rows, weights: list[Tensor] | None = None) -> Residual:
         """Map a residual (M, D) to a residual."""
-        residual = self.attention_sublayer(residual, lambda x: self.attention(x, rows))
+        residual = self.attention_sublayer(residual, lambda x: self.attention(x, rows, weights))
         return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
 
@@ -196,17 +198,12 @@ class DecoderLayer(nn.Module):
         self.cross_attention_sublayer = Sublayer(settings)
         self.feed_forward_sublayer = Sublayer(settings)
 
-    def forward(self, residual: Residual, memory: Tensor, rows: tuple[Rows, Rows]) -> Residual:
+    def forward(
+        self, residual: Residual, memory: Tensor, rows: tuple[Rows, Rows], weights: LayerWeights = (None, None)
+    ) -> Residual:
         """Map a residual of all target positions at once, (N, D); memory is (M, D), rows are those of both."""
-        return self.attend_to_source(self.attend_to_target(residual, rows[0]), memory, rows)
-
-    def attend_to_target(self, residual: Residual, rows: Rows) -> Residual:
-        """Apply the first sublayer of `forward` to a residual (N, D)."""
-        return cast(Residual, self.self_attention_sublayer(residual, lambda x: self.self_attention(x, rows)))
-
-    def attend_to_source(self, residual: Residual, memory: Tensor, rows: tuple[Rows, Rows]) -> Residual:
-        """Apply the other two sublayers of `forward` to a residual (N, D); memory is (M, D)."""
-        residual = self.cross_attention_sublayer(residual, lambda x: self.cross_attention(x, memory, rows))
+        residual = self.self_attention_sublayer(residual, lambda x: self.self_attention(x, rows[0], weights[0]))
+        residual = self.cross_attention_sublayer(residual, lambda x: self.cross_attention(x, memory, rows, weights[1]))
         return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
     def step(self, residual: Residual, layer: int, cache: DecoderCache) -> Residual:
@@ -216,14 +213,12 @@ class DecoderLayer(nn.Module):
         return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
 
-class Sublayer(nn.Module):
+class Sublayer(Computing):
     """Residual connection, norm and dropout around attention or feed-forward f, all (..., D).
 
     With pre-norm, x + dropout(f(norm(x))); with post-norm, norm(x + dropout(f(x))). What f returns is added by the next
     sublayer, together with its norm: that is one pass over the rows in place of two.
     """
-
-    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -245,10 +240,8 @@ class Sublayer(nn.Module):
         return cast(Tensor, self.norm(x)) if self.pre else x
 
 
-class FeedForward(nn.Module):
+class FeedForward(Computing):
     """Two linear maps with a non-linearity between them; SwiGLU gates the inner one (Shazeer 2020)."""
-
-    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -270,10 +263,8 @@ class FeedForward(nn.Module):
         return cast(Tensor, self.outer(inner))
 
 
-class Embedding(nn.Module):
+class Embedding(Computing):
     """Token embeddings scaled by sqrt(D), plus sinusoids or learned positions if these are chosen, with dropout."""
-
-    kernels = PLAIN
 
     def __init__(self, settings: ModelSettings, tokens: nn.Embedding) -> None:
         super().__init__()
@@ -350,34 +341,7 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     """
     assert not model.training, "dropout would change the weights"
     source_rows, target_rows = same_tiles(*(Rows.of_padded(ids.unsqueeze(0)) for ids in (source, target_in)))
-    encoder, decoder, residual = [], [], (model.source_embedding(source_rows), None)
-    for encoder_layer in model.encoder:
-        layer_input = encoder_layer.attention_sublayer.normalized_before(residual)
-        encoder.append(encoder_layer.attention.weights(layer_input, source_rows))
-        residual = encoder_layer(residual, source_rows)
-    rows, memory = (target_rows, source_rows), model.last_norm(residual, model.encoder_norm)
-    residual = model.target_embedding(target_rows), None
-    for layer in model.decoder:
-        layer_input = layer.self_attention_sublayer.normalized_before(residual)
-        decoder.append(layer.self_attention.weights(layer_input, target_rows))
-        residual = layer(residual, memory, rows)
-    _, cross = decode_with_attention(model, memory, rows, range(len(model.decoder)))
-    return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, [*cross.values()])))
-
-
-def decode_with_attention(
-    model: Transformer, memory: Tensor, rows: tuple[Rows, Rows], layers: Collection[int]
-) -> tuple[Tensor, dict[int, Tensor]]:
-    """Return what `Transformer.decode` does, (N, D), and the weights (B, H, T, S) from target to source in `layers`.
-
-    Rows are those of target and source, memory is (M, D). The model must be in evaluation mode.
-    """
-    weights: dict[int, Tensor] = {}
-    residual: Residual = (model.target_embedding(rows[0]), None)
-    for number, layer in enumerate(model.decoder):
-        residual = layer.attend_to_target(residual, rows[0])
-        if number in layers:
-            sublayer_input = layer.cross_attention_sublayer.normalized_before(residual)
-            weights[number] = layer.cross_attention.weights(sublayer_input, memory, rows)
-        residual = layer.attend_to_source(residual, memory, rows)
-    return model.last_norm(residual, model.decoder_norm), weights
+    encoder, decoder, cross = list[Tensor](), list[Tensor](), list[Tensor]()
+    memory = model.encode(source_rows, encoder)
+    model.decode(target_rows, memory, source_rows, [(decoder, cross)] * len(model.decoder))
+    return AttentionWeights(*(torch.cat(weights).float().cpu() for weights in (encoder, decoder, cross)))

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 from torch import Tensor
 
-from nmt.batching.batch import Indices, Rows, collate
+from nmt.batching.batch import Indices, Rows, assemble
 from nmt.batching.batch_stream import EpochPlan, cut_into_groups, padding_share, plan_epoch
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
@@ -273,7 +273,7 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     longest = int(corpus.train.lengths(chosen)[1].max())
     groups = plan_epoch(corpus.train, _SENTENCES * longest, _SEED, epoch=0)
     like = min(groups, key=lambda one: (abs(len(one) - _SENTENCES), -int(corpus.train.lengths(one)[1].max())))
-    random, group = (collate(corpus.train, [pairs]) for pairs in (chosen, like))
+    random, group = (assemble([corpus.train.gather(pairs)]) for pairs in (chosen, like))
     figure = new_figure(7.2, WIDE)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
     _padding_mask(panels["random"], "random sentences", random.source)

@@ -16,7 +16,6 @@ from nmt.config.section import SettingError
 from nmt.errors import is_oom
 from nmt.kernels.device import (
     choose_device,
-    computes_in_bf16,
     free_memory,
     kernels_for,
     peak_memory,
@@ -204,7 +203,7 @@ def cost(propose_for: Callable[[str, float], Proposal]) -> tuple[Proposal, str, 
     runtime = RuntimeSettings()
     device = choose_device(runtime)
     set_threads(runtime)
-    kernels = kernels_for(device, "bf16" if computes_in_bf16(runtime, device) else "fp32")
+    kernels = kernels_for(device, precision_for(runtime, device))
     rate = matrix_rate(kernels)
     low, high = (share * rate for share in kernels.utilization)
     proposal = propose_for(kernels.kind, math.sqrt(low * high))
@@ -225,7 +224,7 @@ def matrix_rate(kernels: Kernels) -> float:
         with torch.no_grad():
             for _ in range(_PRODUCTS):  # the first ones are slow
                 started = time.perf_counter()
-                kernels.read_later(kernels.product(a, a)[0, :1])()
+                kernels.product(a, a)[0, 0].item()  # waits for the device
                 seconds.append(time.perf_counter() - started)
         rate, fastest = 2 * size**3 / min(seconds), min(seconds)
         size *= 2

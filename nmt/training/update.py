@@ -3,7 +3,7 @@
 import gc
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -20,20 +20,17 @@ from nmt.training.optimizer import FlatWeights, learning_rate, make_optimizer
 Result = TypeVar("Result")
 
 
-class Update:
-    """An update that the device may still be computing."""
+class Update(NamedTuple):
+    """An update that the device may still be computing.
 
-    def __init__(self, step: int, rate: float, results: Results) -> None:
-        self.step, self.rate, self._results = step, rate, results
+    `results` waits for the device, but not for work that it was given later. It returns loss and negative
+    log-likelihood, both sums over target tokens in nats, and the gradient norm before clipping. If the loss or the norm
+    is not finite, the update has changed nothing.
+    """
 
-    def results(self) -> tuple[float, float, float]:
-        """Wait for the device, but not for work that it was given later.
-
-        Returns loss and negative log-likelihood, both sums over target tokens in nats, and the gradient norm before
-        clipping. If the loss or the norm is not finite, the update has changed nothing.
-        """
-        loss, nll, norm = self._results()
-        return loss, nll, norm
+    step: int
+    rate: float
+    results: Results
 
 
 class Updater:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from nmt.batching.batch import collate
+from nmt.batching.batch import assemble
 from nmt.batching.batch_stream import cut_into_groups
 from nmt.config import Recipe, RuntimeSettings
 from nmt.evaluation.metrics import Score, measure
@@ -121,7 +121,7 @@ def mean_loss(model: Transformer, split: PreparedSplit, budget: int) -> float:
     sums: list[tuple[float, int]] = []
     with torch.no_grad():
         for batch_indices in distributed.shard(cut_into_groups(by_length, split, budget)):
-            batch = collate(split, [batch_indices], model.kernels.sizes)
+            batch = assemble([split.gather(batch_indices)], model.kernels.sizes)
             _, nll = model.loss(batch.sent(model.kernels.sent))
             sums.append((nll.item(), batch.target_tokens))
     all_sums = distributed.all_gather(sums)

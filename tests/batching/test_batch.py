@@ -2,12 +2,13 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.batching.batch import TILE, Batch, Rows, assemble, collate, most_tiles
+from nmt.batching.batch import TILE, Batch, Rows, assemble, most_tiles
 from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.reference import Kernels
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
@@ -18,9 +19,10 @@ from tests.training.updates import CPU, PAIRS, difference, make_updater, update
 LENGTHS = st.lists(st.tuples(st.integers(1, 150), st.integers(1, 150)), max_size=40)
 
 
-def test_collate_by_hand() -> None:
+def test_batch_by_hand() -> None:
     source, target = token_store([[10, 11, 12], [13], []]), token_store([[20], [21, 22], []])
-    batch = collate(PreparedSplit(source, target, (CorpusPart(3),)), [[1, 0], [2]], lambda *_: (9, 8))
+    split = PreparedSplit(source, target, (CorpusPart(3),))
+    batch = assemble([split.gather(np.array(indices)) for indices in ([1, 0], [2])], lambda *_: (9, 8))
     assert batch.source.ids.tolist() == [13, EOS, 10, 11, 12, EOS, EOS, EOS, EOS]
     assert batch.target.ids.tolist() == [BOS, 21, 22, BOS, 20, BOS, BOS, PAD]
     assert batch.labels.tolist() == [21, 22, EOS, 20, EOS, EOS, PAD, PAD]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.batching.batch import Batch, collate
+from nmt.batching.batch import Batch, assemble
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, plan_epoch
 from nmt.errors import DataError
 from nmt.text.prepared import CorpusPart, PreparedSplit
@@ -33,7 +33,7 @@ def test_stream_equals_the_plans() -> None:
         for number, indices in enumerate(groups):
             assert stream.position == DataPosition(epoch, number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
-            assert content(stream.next()) == content(collate(stream.split, [indices]))
+            assert content(stream.next()) == content(assemble([stream.split.gather(indices)]))
     assert stream.position == DataPosition(3)
 
 
@@ -46,7 +46,7 @@ def test_shares_of_all_ranks_add_up_and_the_larger_one_alternates(world_size: in
         larger = [(rank + number) % world_size < len(indices) % world_size for rank in range(world_size)]
         assert [len(share) for share in shares] == [len(indices) // world_size + more for more in larger]
         batches = [rank.next() for rank in ranks]
-        whole = collate(ranks[0].split, [indices])
+        whole = assemble([ranks[0].split.gather(indices)])
         assert sum(batch.target_tokens for batch in batches) == whole.target_tokens
         assert sum(batch.source_tokens for batch in batches) == whole.source_tokens
 

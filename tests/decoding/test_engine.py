@@ -51,6 +51,14 @@ def test_results_are_in_order_and_each_thread_computes_alone(threads: int) -> No
     assert set(torch_threads) == {1}
 
 
+def test_engine_keeps_its_threads_while_another_one_computes(threads: int) -> None:
+    """Each of which changes the number of torch, as in a server of two models."""
+    engine = engine_of(tiny_model(1))
+    torch.set_num_threads(3)
+    assert engine.run(lambda batch: batch, [1, 2]) == [1, 2]
+    assert (engine.threads, torch.get_num_threads()) == (threads, threads)
+
+
 def test_error_of_a_batch_is_raised_and_the_rest_cancelled(threads: int) -> None:
     started = []
 

@@ -204,7 +204,7 @@ def test_an_update_that_cannot_be_recorded_is_computed_without(monkeypatch: pyte
 
 @pytest.mark.parametrize(("dim", "heads"), [(512, 8), (512, 2), (512, 1)])
 def test_programs_of_attention_are_a_function_of_what_graphs_are_recorded_for(dim: int, heads: int) -> None:
-    block = triton_attention._constants(torch.zeros(1, dim), heads, False, "forward")["BLOCK"]
+    block = triton_attention._constants(torch.zeros(1, dim), heads, False)["BLOCK"]
     grids = {
         length: triton_attention._grid(assemble([(sentences(length), sentences(length))]).source, heads, block)[2]
         for length in (1, 62, 64, 70, 120, 130)

@@ -79,7 +79,7 @@ def test_precision_follows_the_settings(
 ) -> None:
     pretend(monkeypatch, cuda=True, mps=True, bf16=supported)
     chosen = RuntimeSettings.model_validate({"precision": precision})
-    assert device_module.computes_in_bf16(chosen, device) is expected
+    assert (device_module.precision_for(chosen, device) == "bf16") is expected
 
 
 @pytest.mark.parametrize(

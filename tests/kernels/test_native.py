@@ -22,12 +22,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.kernels import constant_products, native, native_search
-from nmt.kernels.attention_rows import (
-    Offsets,
-    SentenceOffsets,
-    attend_rows,
-    attend_rows_backward,
-)
+from nmt.kernels.attention_rows import Offsets, SentenceOffsets, attend
 from nmt.kernels.compiling import library
 from nmt.kernels.constant_products import in_bf16
 from nmt.kernels.machine import has_amx
@@ -35,7 +30,7 @@ from nmt.kernels.reference import rotary_angles
 from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
-from tests.builders import native_engine
+from tests.builders import native_engine, tiny_model
 
 needs_native = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 HEADS = 3
@@ -340,6 +335,23 @@ def test_bf16_and_positions_are_those_of_torch(seed: int) -> None:
     np.testing.assert_allclose(native._rotations(40, width), expected_rotations, atol=1e-5)
 
 
+@needs_native
+@pytest.mark.parametrize("token", range(4, 40, 6))
+def test_both_engines_refuse_a_sentence_with_numbers_that_are_none(token: int) -> None:
+    """The vector of a token is NaN that hypotheses may have, so only some of their numbers are."""
+    broken = tiny_model(token, 40, dim=64, feed_forward=64)
+    with torch.no_grad():
+        broken.target_embedding.tokens.weight[token] = torch.nan
+    engine, options = native_engine([broken]), SearchOptions(beam=3)
+    outcomes = []
+    for either in (engine, engine.in_torch):
+        try:
+            outcomes.append([hypothesis.tokens for hypothesis in either.search([[5, 6, 7]], options)[0]])
+        except ModelError:
+            outcomes.append([])
+    assert outcomes[0] == outcomes[1]
+
+
 # attention of rows
 
 
@@ -385,9 +397,9 @@ def check_rows(kind: str, lengths: list[tuple[int, int]], width: int, dtype: tor
     found = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        output, logsumexp = attend_rows(queries, keys_values, layout)
-        gradients = attend_rows_backward(direction, queries, keys_values, logsumexp, layout)
-        found.append([output, *(gradient for gradient in gradients if gradient is not None)])
+        ours = [x.detach().requires_grad_() for x in (queries, keys_values) if x is not None]
+        output = attend(ours[0], ours[1] if kind == "cross" else None, layout)
+        found.append([output, *torch.autograd.grad(output, ours, direction)])
     close = {"rtol": 1e-4, "atol": 2e-5} if dtype == torch.float32 else {"rtol": 2**-8, "atol": 1e-4}
     for one, two, exact in zip(*found, [expected, *expected_gradients], strict=True):
         assert one.dtype == dtype
@@ -433,12 +445,13 @@ def test_attention_of_rows_of_any_lengths_equals_torch(
 @needs_native
 def test_attention_of_rows_without_sentences_or_with_large_scores() -> None:
     nothing = SentenceOffsets(offsets_of([]), offsets_of([]), HEADS)
-    output, logsumexp = attend_rows(torch.empty(0, 72), None, nothing)
+    empty = torch.empty(0, 72, requires_grad=True)
+    output = attend(empty, None, nothing)
     assert output.shape == (0, 24)
-    assert attend_rows_backward(output, torch.empty(0, 72), None, logsumexp, nothing)[0].shape == (0, 72)
+    assert torch.autograd.grad(output, empty, torch.ones_like(output))[0].shape == (0, 72)
     layout = SentenceOffsets(offsets_of([20]), offsets_of([20]), HEADS)
     queries = torch.randn(20, 72) * 100  # differences of scores are in the thousands
-    output, _ = attend_rows(queries, None, layout)
+    output = attend(queries, None, layout)
     torch.testing.assert_close(output.double(), by_torch(queries.double(), None, layout), rtol=1e-3, atol=0.02)
 
 
@@ -448,8 +461,8 @@ def test_a_nan_stays_in_its_sentence(column: int) -> None:
     layout = SentenceOffsets(offsets_of([4, 20, 3]), offsets_of([4, 20, 3]), HEADS)
     queries = torch.randn(27, 72)
     queries[10, column] = torch.nan
-    output, logsumexp = attend_rows(queries, None, layout)
-    gradient, _ = attend_rows_backward(torch.ones(27, 24), queries, None, logsumexp, layout)
+    output = attend(queries.requires_grad_(), None, layout)
+    (gradient,) = torch.autograd.grad(output.sum(), queries)
     for found in (output, gradient):
         assert found[4:24].isnan().any()
         assert not found[:4].isnan().any()

@@ -75,10 +75,11 @@ def test_best_tokens(vocabulary: int, count: int, as_log_probs: bool) -> None:
     assert int(tokens.max()) < vocabulary
 
 
-def test_best_tokens_of_logits_that_are_not_numbers_are_not_numbers() -> None:
+@pytest.mark.parametrize("as_log_probs", [True, False])
+def test_best_tokens_of_logits_that_are_not_numbers_are_not_numbers(as_log_probs: bool) -> None:
     logits = torch.randn(2, 640, device=DEVICE)
     logits[1, 7] = torch.nan
-    found, _ = triton_search.best_tokens(logits, torch.zeros(2, dtype=torch.bool, device=DEVICE), 3, True)
+    found, _ = triton_search.best_tokens(logits, torch.zeros(2, dtype=torch.bool, device=DEVICE), 3, as_log_probs)
     assert found.isnan().all(1).tolist() == [False, True]
 
 
@@ -137,6 +138,22 @@ def next_tokens(beams: Beams, width: int) -> tuple[Tensor, Tensor]:
     log_probs[must_end, :, 1:] = -torch.inf
     tokens[must_end.cpu(), :, 0] = EOS
     return log_probs, tokens.to(device)
+
+
+def test_a_sentence_with_a_log_prob_that_is_not_a_number_has_no_hypothesis() -> None:
+    options = SearchOptions(beam=3, n_best=2)
+    penalties = torch.tensor([options.penalty(length) for length in range(max(LIMITS) + 1)], device=DEVICE)
+    expected, found = begun(options, DEVICE)
+    for step in range(3):
+        log_probs, tokens = next_tokens(expected, options.beam + 1)
+        tokens[:, 0, 1] = EOS  # one finishes in each step
+        if step == 2:
+            log_probs[1, 0] = torch.nan
+        expected.assign(advance(expected, best_candidates(expected, log_probs, tokens), penalties, options))
+        triton_search.advance(found, log_probs, tokens, penalties, options.rules(max(LIMITS)))
+        check_equal(found, expected)
+        assert [bool(finished(found, sentence)) for sentence in range(3)] == [True, step < 2, True]
+    assert (found.log_probs > -torch.inf).any(1).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(("beam", "best", "exact"), [(4, 1, False), (3, 2, False), (3, 3, True), (1, 1, True)])

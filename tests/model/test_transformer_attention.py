@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt.batching.batch import Rows
-from nmt.model.transformer import attention_weights, decode_with_attention
+from nmt.model.transformer import attention_weights
 from tests.builders import tiny_model
 from tests.model.reference_transformer import ReferenceTransformer
 
@@ -34,15 +34,15 @@ def test_attention_weights_equal_those_of_the_reference(variant: dict[str, objec
             torch.testing.assert_close(ours[number].double(), attention.weights, rtol=0, atol=1e-5)
 
 
-def test_decode_with_attention_equals_decode_and_gives_the_weights_of_each_sentence() -> None:
+def test_weights_of_a_layer_are_those_of_each_sentence() -> None:
     model = tiny_model(4, vocabulary=12, positions="rotary")
     source, target = Rows.of([SOURCE, [9, 3]]), Rows.of([TARGET, [2, 7]])
     with torch.inference_mode():
         memory = model.encode(source)
-        hidden, weights = decode_with_attention(model, memory, (target, source), {1})
+        weights: list[torch.Tensor] = []
+        hidden = model.decode(target, memory, source, [(None, None), (None, weights)])
         torch.testing.assert_close(hidden, model.decode(target, memory, source))
-    assert weights.keys() == {1}
     for row, (ids, generated) in enumerate(((SOURCE, TARGET), ([9, 3], [2, 7]))):
         alone = attention_weights(model, torch.tensor(ids), torch.tensor(generated)).cross[1]
-        torch.testing.assert_close(weights[1][row, :, : len(generated), : len(ids)], alone, atol=1e-5, rtol=0)
-        assert float(weights[1][row, :, :, len(ids) :].sum()) == 0.0
+        torch.testing.assert_close(weights[0][row, :, : len(generated), : len(ids)], alone, atol=1e-5, rtol=0)
+        assert float(weights[0][row, :, :, len(ids) :].sum()) == 0.0

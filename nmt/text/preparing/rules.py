@@ -1,6 +1,6 @@
 """The rules on the text of sentence pairs: what is removed from the training text, and what was found in it.
 
-A new rule is one function, one line in the table at the end of this module, and its name in `RuleName`, by which it can be
+A new rule is one function, one line in the table at the end of this module, and its name in `RuleName`, by which it is
 kept off.
 
 >>> rules = Rules.learn(Filters(), LanguagePair("en", "it"))

@@ -1,5 +1,5 @@
 """Documents whose texts are translated: subtitles, tables, files of localization, HTML, Markdown, Word.
 
 Each format has a function that finds the entries of a document: texts, and what puts translations in their places.
-These are positions in the original, so that everything else stays byte for byte; only XLIFF and Word are written by lxml.
+These are positions in the original, so that everything else stays byte for byte; lxml writes only XLIFF and Word.
 """
