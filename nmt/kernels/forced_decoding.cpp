@@ -19,7 +19,7 @@ extern "C" long force(const Model& m, const Pairs& p) {
             m.encoder, embed(m.source, m.encoder, p.source_ids, p.source_offsets, p.count, memory.numbers),
             memory.numbers, nullptr
         );
-        const Source source = {memory.numbers, keys_values.numbers, p.source_offsets,
+        const Source source = {memory.numbers, m.key_values, keys_values.numbers, p.source_offsets,
                                p.heads, p.heads_count, p.weights};
         pass_rows(
             m.decoder, embed(m.target, m.decoder, p.target_ids, p.target_offsets, p.count, hidden.numbers),

@@ -206,8 +206,8 @@ struct Places {  // of the cells at a position, a sentence and a place; a cell i
 };
 
 struct Layer {
-    // query_key_value and output of self-attention, query, key_value and output of attention to the source, inner, outer
-    const Product *query_key_value, *output, *query, *key_value, *source_output, *inner, *outer;
+    // query_key_value and output of self-attention, query and output of attention to the source, inner and outer
+    const Product *query_key_value, *output, *query, *source_output, *inner, *outer;
     const float* norms[3][2];  // weight and bias of the norm of each sublayer; an encoder has no second one
 };
 
@@ -234,6 +234,7 @@ struct Embedding {
 
 struct Source {  // what targets attend to in forced decoding
     const float* memory;               // (rows of sources, dim)
+    const Product* const* key_values;  // of each layer, from memory
     float* keys_values;                // (rows of sources, 2 * dim) of one layer
     const long* offsets;
     const long *heads, count;  // (count, 2): a layer, and a head, whose weights are wanted
@@ -246,5 +247,5 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, con
 
 // Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
 // rows.
-template <class Number>
-void decode(const Stack&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, long);
+typedef void Decode(const Stack&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, long);
+extern "C" Decode *decode_fp32, *decode_bf16;  // for cells of these types

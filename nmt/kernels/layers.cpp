@@ -158,7 +158,7 @@ struct Workspace {
 // The newest token of each hypothesis passes through the decoder. Places, and cells of each layer, are those of the
 // target and of the source.
 template <class Number>
-void decode(
+static void decode(
     const Stack& stack, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
     float* x, long rows
 ) {
@@ -233,7 +233,9 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, con
         });
         if (source)
             s.sublayer(l.norms[1], [&](const float* input) {
-                l.key_value->multiply(source->keys_values, source->memory, source->offsets[rows.sentences]);
+                const Product& product = *source->key_values[layer];
+                const long count = source->offsets[rows.sentences];
+                product.multiply(source->keys_values, source->memory, count);
                 s.multiply(l.query, input, s.wide);
                 attend_rows(to_source);
                 write_weights(*source, to_source, layer);
@@ -244,5 +246,7 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, con
     s.end();
 }
 
-template decltype(decode<float>) decode<float>;
-template decltype(decode<Bfloat16>) decode<Bfloat16>;
+extern "C" {
+Decode* decode_fp32 = decode<float>;
+Decode* decode_bf16 = decode<Bfloat16>;
+}

@@ -71,6 +71,7 @@ struct Model {
     Stack encoder, decoder;
     Embedding source, target;
     Output output;
+    const Product* const* key_values;  // of each layer of the decoder
     long has_bf16_cells;
 };
 

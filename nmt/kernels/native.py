@@ -31,17 +31,23 @@ _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 # source.
 _MAPS = {
     "encoder": (
-        "attention.query_key_value", "attention.output", None, None, None, "feed_forward.inner", "feed_forward.outer",
+        "attention.query_key_value",
+        "attention.output",
+        None,
+        None,
+        "feed_forward.inner",
+        "feed_forward.outer",
     ),
     "decoder": (
-        "self_attention.query_key_value", "self_attention.output", "cross_attention.query", "cross_attention.key_value",
-        "cross_attention.output", "feed_forward.inner", "feed_forward.outer",
+        *("self_attention.query_key_value", "self_attention.output", "cross_attention.query", "cross_attention.output"),
+        *("feed_forward.inner", "feed_forward.outer"),
     ),
-}  # fmt: skip
+}
 _NORMS = {
     "encoder": ("attention_sublayer.norm", None, "feed_forward_sublayer.norm"),
     "decoder": ("self_attention_sublayer.norm", "cross_attention_sublayer.norm", "feed_forward_sublayer.norm"),
 }
+_KEY_VALUE = "cross_attention.key_value"
 
 
 def has_kernels(settings: ModelSettings) -> bool:
@@ -58,7 +64,7 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
         **{"inner": (gated, dim), "outer": (dim, inner)},
     }
     shapes = dict[str, tuple[int, ...]]()
-    for name in _layer_names(settings, _MAPS):
+    for name in _layer_names(settings, {**_MAPS, "decoder": (*_MAPS["decoder"], _KEY_VALUE)}):
         shape = maps[name.rpartition(".")[2]]
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     norms = [*_layer_names(settings, _NORMS), *(("encoder_norm", "decoder_norm") if settings.norm == "pre" else ())]
@@ -77,12 +83,17 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
 
 def _layer_names(settings: ModelSettings, names: Mapping[str, Sequence[str | None]]) -> Iterator[str]:
     """Yield names within a layer as those of all layers."""
-    for stack, count in _layers(settings).items():
+    for stack, count in (("encoder", settings.encoder_layers), ("decoder", settings.decoder_layers)):
         yield from (f"{stack}.{layer}.{name}" for layer in range(count) for name in names[stack] if name)
 
 
-def _layers(settings: ModelSettings) -> dict[str, int]:
-    return {"encoder": settings.encoder_layers, "decoder": settings.decoder_layers}
+def products_of(settings: ModelSettings, weights: Weights, precision: str) -> dict[str, ConstantProduct] | None:
+    """Return the products of all linear maps of a model by their names; None if some have no kernel."""
+    names = [*_layer_names(settings, {**_MAPS, "decoder": (*_MAPS["decoder"], _KEY_VALUE)})]
+    products = {name: product(weights[f"{name}.weight"], weights[f"{name}.bias"], precision) for name in names}
+    products["output"] = product(matrix_of(weights), None, precision)
+    found = {name: one for name, one in products.items() if one is not None}
+    return found if len(found) == len(products) else None
 
 
 def matrix_of(weights: Weights) -> Floats:
@@ -115,7 +126,7 @@ class ModelArguments(ctypes.Structure):
     references: Sequence[object] = ()
     _fields_ = (
         *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
-        *(("output", _Output), ("has_bf16_cells", _LONG)),
+        *(("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG)),
     )
 
 
@@ -154,6 +165,9 @@ class NativeModel:
         self.precision, self._vocabulary = precision, vocabulary
         self._force, self.dim = loaded.force, settings.dim
         self._layers = {stack: self._addresses_of_layers(stack) for stack in _MAPS}
+        key_values = [products[f"decoder.{i}.{_KEY_VALUE}"].address for i in range(settings.decoder_layers)]
+        self._key_values = (_LONG * len(key_values))(*key_values)
+        self._arguments_made = dict[tuple[int, bool], ModelArguments]()
 
     def force(
         self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], heads: Sequence[tuple[int, int]]
@@ -188,11 +202,17 @@ class NativeModel:
 
     def arguments(self, longest: int, is_screened: bool = False) -> ModelArguments:
         """Return the arguments that are the same in each call, for positions below `longest`."""
-        settings, weights, stacks, positions = self.settings, self._weights, list[_Stack](), 1 << longest.bit_length()
+        key = 1 << longest.bit_length(), is_screened
+        if (made := self._arguments_made.get(key)) is None:
+            made = self._arguments_made[key] = self._make_arguments(*key)
+        return made
+
+    def _make_arguments(self, positions: int, is_screened: bool) -> ModelArguments:
+        settings, weights, stacks = self.settings, self._weights, list[_Stack]()
         rotations = _rotations(positions, self.dim // settings.heads) if settings.positions == "rotary" else None
         kind = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
         for stack, addresses in self._layers.items():
-            count, last_norm = _layers(settings)[stack], self._addresses_of_norm(f"{stack}_norm")
+            count, last_norm = len(addresses) // 12, self._addresses_of_norm(f"{stack}_norm")
             sizes = count, self.dim, settings.heads, settings.feed_forward, *kind
             pointers = ctypes.addressof(addresses), *last_norm, address(rotations)
             stacks.append(_Stack(*pointers, *sizes, settings.norm_epsilon))
@@ -210,7 +230,8 @@ class NativeModel:
             *(self._vocabulary, self.precision == "bf16"),
             *((screen.norm, screen.scale) if screen else ()),
         )
-        made = ModelArguments(*stacks, *embeddings, output, self.precision != "fp32")
+        key_values = ctypes.addressof(self._key_values)
+        made = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
         made.references = rotations, sinusoids, screen
         return made
 
@@ -249,15 +270,8 @@ class NativeModel:
 
 def laid_out(settings: ModelSettings, weights: Weights, vocabulary: int, precision: str) -> NativeModel | None:
     """Return a model laid out for the kernels; None if there are none for it here."""
-    if not has_kernels(settings):
-        return None
-    products = {
-        name: product(weights[f"{name}.weight"], weights[f"{name}.bias"], precision)
-        for name in _layer_names(settings, _MAPS)
-    }
-    products["output"] = product(matrix_of(weights), None, precision)
-    found = {name: one for name, one in products.items() if one is not None}
-    return NativeModel(settings, weights, found, vocabulary, precision) if len(found) == len(products) else None
+    products = products_of(settings, weights, precision) if has_kernels(settings) else None
+    return None if products is None else NativeModel(settings, weights, products, vocabulary, precision)
 
 
 @functools.cache

@@ -219,7 +219,7 @@ static void encode_sources(const Search& s, long model, long first, long end) {
     const auto rows = embed(m.source, m.encoder, s.ids + begin, offsets.data(), end - first, memory.numbers);
     pass_rows(m.encoder, rows, memory.numbers, nullptr);
     for (long layer = 0; layer < m.decoder.count; layer++) {
-        m.decoder.layers[layer].key_value->multiply(keys_values.numbers, memory.numbers, count);
+        m.key_values[layer]->multiply(keys_values.numbers, memory.numbers, count);
         Number* cells = (Number*)s.of_source(model, layer, 2 * dim * sizeof(Number));
         for (long sentence = first; sentence < end; sentence++) {
             const float* from = keys_values.numbers + offsets[sentence - first] * 2 * dim;
@@ -242,9 +242,8 @@ static void decode_rows(const Search& s, long model, const std::vector<long>& ro
          2 * b.positions, b.beam, b.positions},
         {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
     };
-    (m.has_bf16_cells ? decode<Bfloat16> : decode<float>)(
-        m.decoder, m.target, b.tokens, places, cells.data(), x, rows.size()
-    );
+    Decode* decode = m.has_bf16_cells ? decode_bf16 : decode_fp32;
+    decode(m.decoder, m.target, b.tokens, places, cells.data(), x, rows.size());
 }
 
 // log(exp(x) + exp(y)), NaN if one of them is.
