@@ -15,7 +15,7 @@ from nmt.system.files import check_output, disk_errors, lock_folder, output_file
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit
-from nmt.text.preparing.preparation import Judge, Mapped, Preparation, audit_text, in_processes, write_corpus
+from nmt.text.preparing.preparation import Judge, Mapped, Preparation, filtered_texts, in_processes, write_corpus
 from nmt.text.preparing.rules import RULES
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers.opening import open_file
@@ -85,7 +85,9 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     """
     _check_files(recipe, rejected)
     with TemporaryDirectory() as folder, _output(rejected) as stream:
-        audit = audit_text(Preparation(recipe, Path(folder), console, in_processes(recipe), stream, _judge(recipe)))
+        job = Preparation(recipe, Path(folder), console, in_processes(recipe), stream, _judge(recipe))
+        _, audit = filtered_texts(job)
+        audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
     show_audit(audit, console, with_examples=True)
     return audit
 

@@ -99,7 +99,7 @@ def _translated(translator: Translator, document: Document, options: TranslateOp
 
     started = time.monotonic()
     with console.progress("translating", len(document.lines), "lines") as advance:
-        data, warnings = translate_document(translator, document, options, advance)
+        data, warnings = translate_document(translator.translate_batches, document, options, advance)
     for warning in warnings:
         console.warn(warning)
     entries = document.texts.entries

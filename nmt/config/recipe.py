@@ -88,10 +88,6 @@ class Recipe(Section):
         """Return the languages of a text."""
         return LanguagePair(self.languages.source, self.target_of(corpus))
 
-    def tags_of(self, corpus: CorpusFile) -> list[str]:
-        """Return the tags that precede each source sentence of a text: of its target language, then its own."""
-        return [tag for tag in (self.languages.target_tag(self.target_of(corpus)), corpus.tag) if tag is not None]
-
     @property
     def prepared_directory(self) -> Path:
         """The folder of the prepared corpus."""

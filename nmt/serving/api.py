@@ -5,9 +5,9 @@ The interface is that of LibreTranslate (https://docs.libretranslate.com/api/ope
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from nmt.errors import ConfigError
-from nmt.serving.request_queue import QueuedTranslator, RequestQueue
+from nmt.serving.request_queue import RequestQueue
 from nmt.text.glossary import Glossary
 from nmt.text.languages import english_name, primary_code, probabilities
 from nmt.text.words import linked_spans
@@ -113,11 +113,11 @@ class Service:
         options = options_for(queue.translator, direction[1], request.alternatives, request.alignment)
         if request.glossary:
             options = replace(options, glossary=Glossary(request.glossary))
-        translator = QueuedTranslator(queue, abandoned)
+        translate_batches = partial(queue.translate_batches, abandoned=abandoned)
         if request.format == "text":
-            answers = list(_text_answers(translator, request.texts, options))
+            answers = list(_text_answers(translate_batches, request.texts, options))
         else:  # with neither alternatives nor an alignment
-            pages = (translate_document(translator, html_document(text), options)[0] for text in request.texts)
+            pages = (translate_document(translate_batches, html_document(text), options)[0] for text in request.texts)
             empty = {"alternatives": list[str]()} if options.search.n_best > 1 else {}
             answers = [{"translatedText": page.decode(), **empty} for page in pages]
         if detected:
@@ -135,16 +135,17 @@ class Service:
         if format_ in COLUMN_FORMATS:
             raise RequestError(400, f"{name}: the format {format_} is not translated here: its column is unknown")
         direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
-        options = options_for(self.queues[direction].translator, direction[1], 0, False)
-        translator = QueuedTranslator(self.queues[direction], abandoned)
+        queue = self.queues[direction]
+        options = options_for(queue.translator, direction[1], 0, False)
+        translate_batches = partial(queue.translate_batches, abandoned=abandoned)
         read_options = ReadOptions(format_, languages=direction)
         if format_ == "text":
             content = Content.decode(data, name, read_options)
-            (answer,) = _text_answers(translator, [content.text], options)
+            (answer,) = _text_answers(translate_batches, [content.text], options)
             return content.encode(answer["translatedText"]), [], direction[1], len(content.text)
         document = read_document(data, name, read_options)
         count = sum(len(text.text) for text, _ in document.texts.entries)
-        return *translate_document(translator, document, options), direction[1], count
+        return *translate_document(translate_batches, document, options), direction[1], count
 
     def _known(self, requested: str) -> str:
         """Return the code of the server for a language: the same one, or another of the language."""
@@ -164,11 +165,13 @@ def options_for(translator: Translator, target: str, alternatives: int, alignmen
 
 
 def _text_answers(
-    translator: QueuedTranslator, texts: Sequence[str], options: TranslateOptions
+    translate_batches: Callable[[Iterable[str], TranslateOptions], Iterator[tuple[list[str], list[Translation]]]],
+    texts: Sequence[str],
+    options: TranslateOptions,
 ) -> Iterator[dict[str, Any]]:
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
     parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
-    batches = translator.translate_batches([line.strip() for pieces in parts for line in pieces[::2]], options)
+    batches = translate_batches([line.strip() for pieces in parts for line in pieces[::2]], options)
     found = iter([one for _, translations in batches for one in translations])
     for pieces in parts:
         lines = [next(found) for _ in pieces[::2]]

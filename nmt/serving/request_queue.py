@@ -53,6 +53,19 @@ class RequestQueue:
         self.submit = self._arrived.put
         Thread(target=self._run, name="translating", daemon=True).start()
 
+    def translate_batches(
+        self, lines: Iterable[Text], options: TranslateOptions, abandoned: Event
+    ) -> Iterator[tuple[list[Text], list[Translation]]]:
+        """Yield the lines of a request, in parts that delay other requests little, with their translations.
+
+        Raises CancelledError if the request is abandoned.
+        """
+        remaining, count = iter(lines), _PART_LINES * self.translator.scale
+        while part := list(islice(remaining, count)):
+            submission = Submission(part, options, abandoned, Future())
+            self.submit(submission)
+            yield part, submission.result.result()
+
     def _run(self) -> None:
         """Translate forever."""
         while True:
@@ -116,23 +129,3 @@ class RequestQueue:
             part = slice(start, start + count)
             found += engine.search(sentences[part], options, prefixes[part] if prefixes else None)
         return found
-
-
-class QueuedTranslator(NamedTuple):
-    """Translates the lines of one request through a queue, part by part, until the request is abandoned."""
-
-    queue: RequestQueue
-    abandoned: Event
-
-    def translate_batches(
-        self, lines: Iterable[Text], options: TranslateOptions
-    ) -> Iterator[tuple[list[Text], list[Translation]]]:
-        """Yield lines, in parts that delay other requests little, with their translations.
-
-        Raises CancelledError if the request is abandoned.
-        """
-        remaining, count = iter(lines), _PART_LINES * self.queue.translator.scale
-        while part := list(islice(remaining, count)):
-            submission = Submission(part, options, self.abandoned, Future())
-            self.queue.submit(submission)
-            yield part, submission.result.result()

@@ -133,9 +133,6 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
 
     The other ranks compute and yield nothing. `work` must not call collectives.
     """
-    if world_size() == 1:
-        yield from map(work, items)
-        return
     import torch.distributed as dist
 
     remaining = iter(items if rank() == 0 else ())

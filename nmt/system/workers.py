@@ -31,7 +31,6 @@ from nmt.errors import ModelError, NMTError
 _REQUEST = b"?"  # begins a message that asks; pickled results begin with b"\x80"
 _PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
 
-Context = TypeVar("Context")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -66,12 +65,12 @@ def can_fork() -> bool:
     return threads == threading.active_count()
 
 
-class WorkerPool(Generic[Context]):
-    """An executor that maps functions over items in forked processes, which start with the first call of `map`.
+class WorkerPool(Generic[Item, Result]):
+    """Maps a function over items in forked processes, which start with the first call of `map`.
 
-    The processes inherit `context`, such as models: forking shares their memory and takes no time. It requires that
-    libraries such as torch have used one thread only in this process, because a forked process would wait forever for
-    threads that it does not have. The workers end with the thread that started them.
+    The processes inherit the function and what it holds, such as models: forking shares their memory and takes no time.
+    It requires that libraries such as torch have used one thread only in this process, because a forked process would
+    wait forever for threads that it does not have. The workers end with the thread that started them.
 
     Each worker calls `on_start` first. `advice` ends the message about a worker that was killed. While a worker runs a
     task, it may `ask` the first process, which returns `answer(requests)` for the requests that wait.
@@ -79,13 +78,13 @@ class WorkerPool(Generic[Context]):
 
     def __init__(
         self,
-        context: Context,
+        function: Callable[[Item], Result],
         count: int,
         advice: str = "use fewer processes",
         on_start: Callable[[], object] = lambda: None,
         answer: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:
-        self._context = context
+        self._function = function
         self._advice, self._on_start, self._answer = advice, on_start, answer
         self.count = count
         self._first_process: Connection | None = None  # in a worker
@@ -96,8 +95,8 @@ class WorkerPool(Generic[Context]):
         """End the workers; the next call of `map` starts new ones."""
         _kill(self._workers)
 
-    def map(self, function: Callable[[Context, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield `function(context, item)` for each item, in order. The function, items and results are pickled.
+    def map(self, items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of the function for each item, in order. Items and results are pickled.
 
         Of the items, one is read ahead of those that the workers have. One call must be finished before the next.
         Raises what the function raises, and ModelError if a worker died.
@@ -105,7 +104,7 @@ class WorkerPool(Generic[Context]):
         try:
             if not self._workers:
                 self._fork()
-            yield from self._results(pickle.dumps((function, item)) for item in items)
+            yield from self._results(pickle.dumps(item) for item in items)
         except BaseException:
             # the running tasks may take long, and the next call must not receive their results
             _kill(self._workers)
@@ -205,8 +204,7 @@ class WorkerPool(Generic[Context]):
     def _run_task(self, task: bytes) -> bytes:
         """Return the pickled pair of a task's result and its error; one of them is None."""
         try:
-            function, item = pickle.loads(task)
-            return pickle.dumps((function(self._context, item), None))
+            return pickle.dumps((self._function(pickle.loads(task)), None))
         except Exception as error:
             portable = _portable(error)
             portable.add_note(f"In a worker process:\n{traceback.format_exc()}")

@@ -2,7 +2,7 @@
 
 >>> glossary = Glossary.read(Path("terms.tsv"))  # download<TAB>scaricare, and US<TAB>Stati Uniti
 >>> glossary.matches("Download it for us.")
-[('scaricare', 0, 8)]
+[Term(text='scaricare', start=0, end=8)]
 
 A term matches whole words of a line; the longest term has priority, and matches do not overlap. Words are runs of
 letters and digits; each character of Chinese and Japanese is one. The first letter of a word of a term also matches its
@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from nmt.errors import DataError
 from nmt.system.console import counted
@@ -26,6 +27,14 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 
 Words = tuple[str, ...]
 _LONGEST = 200  # characters of a term
+
+
+class Term(NamedTuple):
+    """A required translation, and the span of the source that it translates."""
+
+    text: str
+    start: int
+    end: int
 
 
 class Glossary:
@@ -71,20 +80,17 @@ class Glossary:
             raise DataError(f"{path}: there are no terms in it; write one a line: source term, tab, target term")
         return cls(terms)
 
-    def matches(self, line: str) -> list[tuple[str, int, int]]:
-        """Return the target terms that the translation of a line must contain, one for each match, in order.
-
-        Each has the span of its source term in the line.
-        """
+    def matches(self, line: str) -> list[Term]:
+        """Return the target terms that the translation of a line must contain, one for each match, in order."""
         found = list(_WORD.finditer(line))
-        words, matches, start = [word[0] for word in found], list[tuple[str, int, int]](), 0
+        words, matches, start = [word[0] for word in found], list[Term](), 0
         while start < len(words):
             for end in (start + length for length in self._lengths if start + length <= len(words)):
                 exact = tuple(words[start:end])
                 small = tuple(word[0].lower() + word[1:] for word in exact)
                 target = self._by_words.get(exact) or self._by_words.get(small)
                 if target:
-                    matches.append((target, found[start].start(), found[end - 1].end()))
+                    matches.append(Term(target, found[start].start(), found[end - 1].end()))
                     start = end - 1
                     break
             start += 1
@@ -105,17 +111,19 @@ def _check_term(place: str, term: str) -> None:
         raise DataError(f"{place}: {found}; remove this character")
 
 
-def missing_terms(targets: Sequence[str], text: str) -> list[str]:
-    """Return the terms that a text contains less often than required, as whole words in scripts with spaces.
+def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
+    """Return the terms that a text lacks, the last ones of equal terms; whole words in scripts with spaces.
 
-    >>> missing_terms(["gatto", "cane"], "gattone e cane")
-    ['gatto']
+    >>> missing_terms([Term("gatto", 4, 7), Term("cane", 12, 15)], "gattone e cane")
+    [Term(text='gatto', start=4, end=7)]
     """
-    return [
-        target
-        for target, count in Counter(targets).items()
-        for _ in range(count - len(whole_word(target).findall(text)))
-    ]
+    found = Counter({term.text: len(whole_word(term.text).findall(text)) for term in terms})
+    lacking = []
+    for term in terms:
+        found[term.text] -= 1
+        if found[term.text] < 0:
+            lacking.append(term)
+    return lacking
 
 
 def whole_word(term: str) -> re.Pattern[str]:

@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from itertools import islice, product
 from typing import Any, Literal
 
@@ -372,12 +371,6 @@ def convert(text: str, language: str, variant: Variant) -> str:
         return text
     conversion = _stated_conversion(language) or ("t2s" if variant == "Simplified" else "s2t")
     return str(_converter(conversion).convert(text))
-
-
-def check_converter() -> None:
-    """Raise ConfigError without OpenCC."""
-    if find_spec("opencc") is None:
-        raise ConfigError("data.filters.han_variants: convert needs OpenCC; install it: pip install opencc")
 
 
 @cache

@@ -117,7 +117,8 @@ class PreparedSplit:
         balance = balancing_weights([part.pairs for part in self.corpora], recipe.data.temperature)
         parts = []
         for part, text, weight in zip(self.corpora, texts, balance, strict=True):
-            prefix = tuple(tokenizer.tag_ids(recipe.tags_of(text)))
+            tags = recipe.languages.target_tag(recipe.target_of(text)), text.tag
+            prefix = tuple(tokenizer.tag_ids(tags))
             parts.append(replace(part, weight=weight * text.oversample, prefix=prefix))
         return replace(self, corpora=tuple(parts))
 

@@ -1,14 +1,13 @@
 """How to translate, and what a translation must contain."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, lost_numbers
-from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.glossary import Glossary, Term, missing_terms
 from nmt.text.items import Line
 from nmt.text.languages import primary_code
 from nmt.text.normalize import normalize
@@ -29,14 +28,6 @@ class Choices(TypedDict, total=False):
     alignment: bool  # align words of source and translation
     sampling: Mapping[str, float] | None  # draw random translations: temperature, top_p
     overrides: Sequence[str]  # other settings of the section `decode`, as decode.key=value
-
-
-class Term(NamedTuple):
-    """A required translation, and the span of the source that it translates."""
-
-    text: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,25 +73,15 @@ class TranslateOptions:
 
     def terms(self, source: str) -> list[Term]:
         """Return the required terms of a normalized text."""
-        return [] if self.glossary is None else [Term(*match) for match in self.glossary.matches(source)]
+        return [] if self.glossary is None else self.glossary.matches(source)
 
     def missing_terms(self, source: str, text: str) -> list[Term]:
         """Return the terms that a translation lacks, the last ones of equal terms."""
-        terms = self.terms(source)
-        if not terms:
-            return []
-        missing = Counter(missing_terms([term.text for term in terms], text))
-        lacking = []
-        for term in reversed(terms):
-            if missing[term.text]:
-                missing[term.text] -= 1
-                lacking.append(term)
-        return lacking[::-1]
+        return missing_terms(self.terms(source), text)
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
         """Return the difference in content outside of the items: terms, accelerators, numbers."""
-        missing = [] if self.glossary is None else self.missing_terms(normalize(source.text), translation.text)
-        terms = tuple(term.text for term in missing)
+        terms = tuple(term.text for term in self.missing_terms(normalize(source.text), translation.text))
         if not self.search.protect:
             return ContentDiff(terms)
         lost, added = accelerators(source.text, translation.text)

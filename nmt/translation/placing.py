@@ -19,11 +19,11 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from nmt.text.glossary import Term
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.typography import restored_case
 from nmt.text.words import Links, word_spans
-from nmt.translation.options import Term
 
 _ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")
 _FINAL = re.compile(r"\s*[.!?…。！？:：,，;；]+[\"'”’»)）]*$")

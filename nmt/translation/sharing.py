@@ -42,10 +42,6 @@ def _in_processes(
     advice = "give fewer --threads or a smaller decode.batch_tokens"
     pool = WorkerPool(work, translator.process_count, advice, begin, engine.answers)
     try:
-        yield from pool.map(_apply, batches)
+        yield from pool.map(batches)
     finally:
         pool.close()
-
-
-def _apply(work: Callable[[Item], Result], batch: Item) -> Result:
-    return work(batch)

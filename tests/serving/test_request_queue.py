@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.engine import TorchEngine
-from nmt.serving.request_queue import QueuedTranslator, RequestQueue, Submission
+from nmt.serving.request_queue import RequestQueue, Submission
 from nmt.translation.translator import Translator
 from tests.builders import tiny_loaded_model
 
@@ -92,7 +92,7 @@ def test_abandoned_requests_are_not_translated_and_batches_have_a_limit(
 def test_parts_of_a_long_document_let_other_requests_pass(recorder: Recorder, queue: RequestQueue) -> None:
     lines = [f"line {number}" for number in range(100)]
     recorder.go.set()
-    parts: Any = list(QueuedTranslator(queue, Event()).translate_batches(lines, PLAIN))
+    parts: Any = list(queue.translate_batches(lines, PLAIN, Event()))
     assert [line for part, _ in parts for line in part] == lines
     assert [line for _, done in parts for line in done] == [line.upper() for line in lines]
     assert max(len(part) for part, _ in parts) < 50

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from multiprocessing import Pipe
@@ -42,12 +43,26 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are c
 SHORT = MaxLength(factor=1, extra=5)  # a random model rarely predicts the end
 
 
-def _ask_twice(pool: "list[WorkerPool[object]]", item: int) -> tuple[int, int]:
-    return pool[0].ask(item), pool[0].ask(-item)
+def _call(task: tuple[Callable[[Any], Any], Any]) -> Any:
+    function, item = task
+    return function(item)
+
+
+def mapped(pool: WorkerPool[Any, Any], function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    return pool.map((function, item) for item in items)
+
+
+def asking(count: int, answer: Callable[[list[int]], list[int]]) -> WorkerPool[int, tuple[int, int]]:
+    """Return a pool whose workers ask twice for each item."""
+
+    def ask_twice(item: int) -> tuple[int, int]:
+        return pool.ask(item), pool.ask(-item)
+
+    pool: WorkerPool[int, tuple[int, int]] = WorkerPool(ask_twice, count, answer=answer)
+    return pool
 
 
 def test_workers_ask_the_first_process_which_answers_several_at_a_time() -> None:
-    context: list[WorkerPool[object]] = []
     together = []
 
     def answer(requests: list[int]) -> list[int]:
@@ -55,23 +70,19 @@ def test_workers_ask_the_first_process_which_answers_several_at_a_time() -> None
         time.sleep(0.02)  # meanwhile the others ask, too
         return [10 * request for request in requests]
 
-    pool = WorkerPool[object](context, 4, answer=answer)
-    context.append(pool)
-    assert list(pool.map(_ask_twice, range(20))) == [(10 * item, -10 * item) for item in range(20)]
+    assert list(asking(4, answer).map(range(20))) == [(10 * item, -10 * item) for item in range(20)]
     assert sum(together) == 40
     assert max(together) > 1
 
 
 def test_error_while_answering_is_raised_and_ends_the_workers() -> None:
-    context: list[WorkerPool[object]] = []
 
     def fail(requests: list[int]) -> list[int]:
         raise ConfigError("a sentence does not fit in the memory")
 
-    pool = WorkerPool[object](context, 2, answer=fail)
-    context.append(pool)
+    pool = asking(2, fail)
     with pytest.raises(ConfigError, match="does not fit"):
-        list(pool.map(_ask_twice, range(5)))
+        list(pool.map(range(5)))
     assert not pool._workers
 
 
@@ -149,7 +160,7 @@ def test_searches_with_equal_options_are_one() -> None:
     assert searched == [7, 2]
 
 
-def _fail(context: str, item: int) -> int:
+def _fail(item: int) -> int:
     raise ConfigError(f"item {item}: too much")
 
 
@@ -172,95 +183,95 @@ class _NotPicklable(Exception):
 ERRORS = (_TwoArguments("here", "wrong"), _NotPicklable(), _OfUsers("wrong"), KeyError("key"), OSError(2, "none", "f"))
 
 
-def _raise(context: str, item: int) -> int:
+def _raise(item: int) -> int:
     raise ERRORS[item]
 
 
 @pytest.mark.parametrize("item", range(len(ERRORS)))
 def test_error_that_pickling_would_change_keeps_its_message(item: int) -> None:
-    error, pool = ERRORS[item], WorkerPool("context", 1)
+    error, pool = ERRORS[item], WorkerPool(_call, 1)
     with pytest.raises(Exception, match=re.escape(str(error))) as caught:
-        list(pool.map(_raise, [item]))
+        list(mapped(pool, _raise, [item]))
     assert str(caught.value) in (str(error), f"{type(error).__name__}: {error}")
     assert isinstance(caught.value, NMTError) == isinstance(error, NMTError)
     assert "_raise" in caught.value.__notes__[0]
 
 
-def _die(context: str, item: int) -> int:
+def _die(item: int) -> int:
     if item == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return item
 
 
-def _double(context: str, item: int) -> int:
+def _double(item: int) -> int:
     return 2 * item
 
 
 def test_errors_are_raised_and_the_next_call_works() -> None:
-    pool = WorkerPool("context", 2)
+    pool = WorkerPool(_call, 2)
     with pytest.raises(ConfigError, match="item 0: too much"):
-        list(pool.map(_fail, range(5)))
-    assert list(pool.map(_double, range(5))) == [0, 2, 4, 6, 8]
+        list(mapped(pool, _fail, range(5)))
+    assert list(mapped(pool, _double, range(5))) == [0, 2, 4, 6, 8]
 
 
 def test_killed_worker_raises() -> None:
-    pool = WorkerPool("context", 2)
+    pool = WorkerPool(_call, 2)
     with pytest.raises(ModelError, match="a worker process died"):
-        list(pool.map(_die, range(8)))
-    assert list(pool.map(_double, range(5))) == [0, 2, 4, 6, 8]
+        list(mapped(pool, _die, range(8)))
+    assert list(mapped(pool, _double, range(5))) == [0, 2, 4, 6, 8]
 
 
 def test_worker_killed_while_it_writes_raises() -> None:
     mine, theirs = Pipe()
     os.write(theirs.fileno(), (100).to_bytes(4, "big") + b"not a hundred bytes")
     theirs.close()
-    with pytest.raises(ModelError, match="a worker process died"), WorkerPool("context", 2)._death_explained():
+    with pytest.raises(ModelError, match="a worker process died"), WorkerPool(_call, 2)._death_explained():
         mine.recv_bytes()
 
 
 def test_worker_killed_while_it_waits_raises() -> None:
-    pool = WorkerPool("context", 2)
-    for process in set(pool.map(_name, range(4))):
+    pool = WorkerPool(_call, 2)
+    for process in set(mapped(pool, _name, range(4))):
         os.kill(process, signal.SIGKILL)
     with pytest.raises(ModelError, match="a worker process died"):
-        list(pool.map(_double, [0] * 100_000))
+        list(mapped(pool, _double, [0] * 100_000))
 
 
-def _take_turns(context: str, item: int) -> int:
+def _take_turns(item: int) -> int:
     time.sleep(0.001 * (item * 7 % 5))
     return item
 
 
 def test_results_are_in_order_and_may_be_large() -> None:
-    pool = WorkerPool("context", 3)
-    assert list(pool.map(_take_turns, range(60))) == list(range(60))
+    pool = WorkerPool(_call, 3)
+    assert list(mapped(pool, _take_turns, range(60))) == list(range(60))
     large = [bytes([i]) * 3_000_000 for i in range(6)]
-    assert list(pool.map(_same, large)) == large
+    assert list(mapped(pool, _same, large)) == large
 
 
-def _same(context: str, item: bytes) -> bytes:
+def _same(item: bytes) -> bytes:
     return item
 
 
-def _cannot_be_pickled(context: str, item: int) -> object:
+def _cannot_be_pickled(item: int) -> object:
     return lambda: item
 
 
 def test_result_that_cannot_be_pickled_raises() -> None:
-    pool = WorkerPool("context", 2)
+    pool = WorkerPool(_call, 2)
     with pytest.raises((AttributeError, pickle.PicklingError), match="pickle") as failure:
-        list(pool.map(_cannot_be_pickled, range(3)))
+        list(mapped(pool, _cannot_be_pickled, range(3)))
     assert "_run_task" in failure.value.__notes__[0]
 
 
-def _stop(context: str, item: int) -> int:
+def _stop(item: int) -> int:
     if item:
         os.kill(os.getpid(), signal.SIGSTOP)
     return os.getpid()
 
 
 def test_interruption_kills_stopped_workers() -> None:
-    results = WorkerPool("context", 2).map(_stop, [0, 0, 1, 1])
+    results = mapped(WorkerPool(_call, 2), _stop, [0, 0, 1, 1])
     worker = next(results)
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt)
@@ -268,19 +279,19 @@ def test_interruption_kills_stopped_workers() -> None:
 
 
 def test_workers_end_with_their_pool() -> None:
-    pool = WorkerPool("context", 2)
-    processes = set(pool.map(_name, range(4)))
+    pool = WorkerPool(_call, 2)
+    processes = set(mapped(pool, _name, range(4)))
     del pool
     assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
-def _sleep(context: str, item: int) -> int:
+def _sleep(item: int) -> int:
     time.sleep(10**6 if item else 0)
     return os.getpid()
 
 
 def test_interruption_does_not_wait_for_running_tasks() -> None:
-    results = WorkerPool("context", 2).map(_sleep, range(8))
+    results = mapped(WorkerPool(_call, 2), _sleep, range(8))
     worker = next(results)
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt)
@@ -290,15 +301,15 @@ def test_interruption_does_not_wait_for_running_tasks() -> None:
 
 _FIRST = """
 import os, time
-from tests.system.workers_alone import WorkerPool, _name
+from tests.system.workers_alone import WorkerPool, _call, _name, mapped
 print(os.getpid())
-for name in WorkerPool("context", 2).map(_name, range(4)):
+for name in mapped(WorkerPool(_call, 2), _name, range(4)):
     print(name, flush=True)
 time.sleep(10**6)
 """
 
 
-def _name(context: str, item: int) -> int:
+def _name(item: int) -> int:
     time.sleep(0.1)
     return os.getpid()
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.errors import DataError
-from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.glossary import Glossary, Term, missing_terms
 from tests.builders import write_lines
 
 TERMS = {"cat": "gatto", "cat food": "cibo per gatti", "US": "Stati Uniti", "C++": "C++"}
@@ -71,7 +71,9 @@ def test_terms_equal_those_of_a_slow_search(words: list[str]) -> None:
     ],
 )
 def test_missing_terms_by_hand(targets: list[str], text: str, missing: list[str]) -> None:
-    assert missing_terms(targets, text) == missing
+    terms = [Term(target, place, place + 1) for place, target in enumerate(targets)]
+    assert [term.text for term in missing_terms(terms, text)] == missing
+    assert not terms or missing_terms(terms, "") == terms
 
 
 def test_read_accepts_valid_files(tmp_path: Path) -> None:

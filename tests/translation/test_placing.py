@@ -24,11 +24,11 @@ from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import Models, search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, compare
-from nmt.text.glossary import Glossary, missing_terms
+from nmt.text.glossary import Glossary, Term, missing_terms
 from nmt.text.items import ITEM, Line, joined, pairs_of, read
 from nmt.text.words import Links, words
 from nmt.translation import translator as translating
-from nmt.translation.options import Term, TranslateOptions
+from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placing import edges, place, place_terms
 from nmt.translation.result import Alternative, Unit
@@ -200,10 +200,11 @@ def test_translations_contain_target_terms_exactly(translator: Translator, targe
     options = replace(translator.options(), glossary=Glossary({"cat": target, "the mat": "tappeto"}))
     lines = ["the cat and the Cat", "a cat {0}", "on the mat", "no term", "cat" * 3, ""]
     found = list(translator.translate(lines, options))
-    assert not missing_terms([target, target], found[0].text)
-    assert not missing_terms([target], found[1].text)
+    term = Term(target, 0, 1)
+    assert not missing_terms([term, term], found[0].text)
+    assert not missing_terms([term], found[1].text)
     assert "{0}" in found[1].text
-    assert not missing_terms(["tappeto"], found[2].text)
+    assert not missing_terms([Term("tappeto", 0, 1)], found[2].text)
     assert [one.text for one in found[3:]] == [one.text for one in translator.translate(lines[3:])]
     assert not any(any(one.diff) for one in found)
 

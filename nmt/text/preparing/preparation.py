@@ -11,7 +11,6 @@ Nothing is random: runs with different seeds can share a corpus.
 """
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
@@ -233,7 +232,7 @@ def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         processes = count or recipe.runtime.threads or available_cores()
         with closing(WorkerPool(function, processes, "set runtime.threads to a smaller number")) as pool:
-            yield from pool.map(operator.call, items)
+            yield from pool.map(items)
 
     files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
     return mapped if can_fork() and sum(path.stat().st_size for path in files) >= _SHARED_BYTES else map
@@ -273,16 +272,6 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
         texts[1].filter(rules, keep_duplicates=True)
     audit.corpora += [own for text in texts for own in text.audits]
     return texts, audit
-
-
-def audit_text(job: Preparation) -> Audit:
-    """Return the audit of the texts of a recipe without the rule that needs a tokenizer.
-
-    Raises DataError for text that cannot be read.
-    """
-    _, audit = filtered_texts(job)
-    audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
-    return audit
 
 
 def write_corpus(job: Preparation, directory: Path) -> Manifest:

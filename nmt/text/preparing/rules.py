@@ -18,7 +18,8 @@ from unicodedata import category
 import numpy as np
 
 from nmt.config import Filters, LanguagePair
-from nmt.text.languages import SCRIPTS, Variant, check_converter, convert, script_of, variant_of, wrong_language
+from nmt.errors import check_installed
+from nmt.text.languages import SCRIPTS, Variant, convert, script_of, variant_of, wrong_language
 from nmt.text.normalize import normalizer_of
 from nmt.text.readers import SentencePair
 
@@ -111,7 +112,7 @@ class Side:
         """Return what is known of a side with these lines. Raises ConfigError where OpenCC is needed and missing."""
         normalize, script = normalizer_of(language), script_of(language)
         if filters.han_variants == "convert" and script == "Han":
-            check_converter()
+            check_installed("opencc", ", which data.filters.han_variants: convert needs,")
             if (variant := variant_of(language, map(normalize, sample))) is not None:
                 normalize = partial(_in_variant, normalize, language, variant)
         own = SCRIPTS[script or "Latin"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Unpack
+from typing import Unpack
 
 from nmt.system.console import counted
 from nmt.system.files import check_output, write_output
@@ -47,13 +47,8 @@ _READERS: dict[Format, Read] = {
 }  # fmt: skip
 
 
-class LineTranslator(Protocol):
-    """A `Translator`, or what translates lines in its place."""
-
-    def translate_batches(
-        self, lines: Iterable[Line], options: TranslateOptions
-    ) -> Iterator[tuple[list[Line], list[Translation]]]:
-        """Yield lines in batches with their translations."""
+# Yields lines in batches with their translations, as `Translator.translate_batches`.
+TranslateBatches = Callable[[Iterable[Line], TranslateOptions], Iterator[tuple[list[Line], list[Translation]]]]
 
 
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -77,7 +72,7 @@ def _document_of(content: Content) -> Document:
 
 
 def translate_document(
-    translator: LineTranslator,
+    translate_batches: TranslateBatches,
     document: Document,
     options: TranslateOptions,
     advance: Callable[[int], object] = lambda count: None,
@@ -88,7 +83,7 @@ def translate_document(
     of lines that are translated. Raises as `Document.translated` does.
     """
     made: dict[Line, Translation] = {}
-    for batch, translations in translator.translate_batches(document.lines, options):
+    for batch, translations in translate_batches(document.lines, options):
         made |= zip(batch, translations, strict=True)
         advance(len(batch))
     lines = {line: translation.line for line, translation in made.items()}
@@ -119,7 +114,8 @@ def translate_file(translator: Translator, source: Path, output: Path, **choices
         write_output(output, "".join(f"{one.text}\n" for one in found))
         return [differing_at("line", places)] if places else []
     read_options = ReadOptions(format_, languages=(translator.languages.source, options.to))
-    made, warnings = translate_document(translator, read_document(data, str(source), read_options), options)
+    document = read_document(data, str(source), read_options)
+    made, warnings = translate_document(translator.translate_batches, document, options)
     write_output(output, made)
     return warnings
 
@@ -130,7 +126,8 @@ def translate_html(translator: Translator, text: str, options: TranslateOptions 
     >>> translate_html(translator, "<p>My father has a <b>rabbit</b>.</p>")
     '<p>Mio padre ha un <b>coniglio</b>.</p>'
     """
-    return translate_document(translator, html_document(text), options or translator.options())[0].decode()
+    options = options or translator.options()
+    return translate_document(translator.translate_batches, html_document(text), options)[0].decode()
 
 
 def html_document(text: str) -> Document:

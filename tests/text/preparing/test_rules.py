@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from nmt.config import Filters, LanguagePair, RuleName
 from nmt.errors import ConfigError
-from nmt.text import languages
 from nmt.text.preparing.rules import LEAST_PAIRS, RULES, LengthRatio, Rules, damage, letters
 from nmt.text.readers import SentencePair
 from tests.builders import TEXTS, random_lengths
@@ -183,8 +182,8 @@ def test_lines_of_the_other_variant_of_chinese_are_converted_if_asked_for(
 
 
 def test_conversion_without_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(languages, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"han_variants: convert needs OpenCC; install it: pip install opencc$"):
+    monkeypatch.setattr("nmt.errors.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"opencc, which .*han_variants: convert needs, is not installed; run: pip"):
         learned("zh", han_variants="convert")
 
 
