@@ -11,7 +11,7 @@ from pathlib import Path
 import sacrebleu
 
 from nmt.config import CorpusFile
-from nmt.text.content import compare, lost_numbers
+from nmt.text.content import content_diff, lost_numbers
 from nmt.text.corpus import read_pairs
 from nmt.text.items import read
 from nmt.translation.translator import Translator
@@ -39,7 +39,7 @@ def main() -> None:
         options = translator.options(overrides=[f"decode.protect={protect}"])
         texts = [translation.text for translation in translator.translate(sources, options)]
         seconds = time.process_time() - started
-        differences = [compare(source, text) for source, text in zip(sources, texts, strict=True)]
+        differences = [content_diff(source, text) for source, text in zip(sources, texts, strict=True)]
         kept = required - sum(len(difference.missing) for difference in differences)
         lost = sum(len(lost_numbers(source, text)) for source, text in zip(sources, texts, strict=True))
         print(

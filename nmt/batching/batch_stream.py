@@ -1,9 +1,10 @@
 """The endless sequence of training batches: plans of epochs, and a thread that reads them while the model computes.
 
-Sentences of similar length form a group, so that there is little padding. An epoch is read in windows of at most a
-million pairs: blocks of consecutive pairs from random places, whose pairs are sorted and divided into length groups in
-random order. Each window is a function of (seed, epoch, window) alone and is planned while the one before it is read,
-so that neither the time to the first batch nor RAM depends on the size of the corpus.
+Sentences of similar length form a group. Plain kernels pad them to the longest; a batch has no padding, but the budget
+counts sentences x longest on every device, so that batches are the same everywhere. An epoch is read in windows of at
+most a million pairs: blocks of consecutive pairs from random places, whose pairs are sorted and divided into length
+groups in random order. Each window is a function of (seed, epoch, window) alone and is planned while the one before it
+is read, so that neither the time to the first batch nor RAM depends on the size of the corpus.
 """
 
 import math
@@ -22,7 +23,7 @@ from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a window of it, in order
 
-# limit on the padded source tokens of a group, as a multiple of its budget: pairs with long sources must fit, too
+# limit on sentences x longest source of a group, as a multiple of its budget: pairs with long sources must fit, too
 _SOURCE_ALLOWANCE = 2
 _GROUPS_MEASURED = 5_000
 # Pairs that are sorted together at most, and consecutive pairs of a block. Smaller windows cause more padding; larger

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from nmt.errors import ConfigError
-from nmt.formats.check import EXACT, LINES, ROUNDED, Comparison, compare
+from nmt.formats.check import EXACT, LINES, ROUNDED, ExportCheck, compare_exported
 from nmt.formats.ctranslate2 import score_ctranslate2, write_ctranslate2
 from nmt.formats.hugging_face import check_tokenizer, score_hugging_face, write_hugging_face
 from nmt.model.checkpoint import load_model
@@ -25,7 +25,7 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float3
 
 def export(
     model: Path, output: Path, to: Format, quantization: str, lines: Path | None, console: Console
-) -> Comparison:
+) -> ExportCheck:
     """Export a model or the best checkpoint of a run, compared on the lines of a file or on a few built-in ones.
 
     Raises ConfigError if the format does not support the model, ModelError if the exported model computes something
@@ -47,7 +47,7 @@ def export(
         else:
             write_ctranslate2(staging, loaded, quantization)
             score = partial(score_ctranslate2, staging, loaded)
-        found = compare(loaded, score, compared, EXACT if quantization == "float32" else ROUNDED)
+        found = compare_exported(loaded, score, compared, EXACT if quantization == "float32" else ROUNDED)
     console.info(
         f"exported {model} to {output}; on {counted(found.lines, 'line')} its log-probabilities differ by at most "
         f"{found.difference:.1e} a token"

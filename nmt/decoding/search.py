@@ -27,7 +27,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
 Models = Sequence[Transformer]  # one, or several as an ensemble
-Fetched = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
+FinishedOf = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
 _ROWS_PER_FETCH = 8192  # computed between two fetches, if it is more than one step
 _REFILLS = 8  # slots are filled with new sentences when one in so many is free
 
@@ -101,7 +101,7 @@ class Search:
     def __init__(self, models: Models, options: SearchOptions, size: tuple[int, int, int], has_prefixes: bool) -> None:
         """Take the numbers of slots, and of the most positions of a source and of a target."""
         self.models, self.options, self.kernels = models, options, models[0].kernels
-        self.slots, self._source, positions = size
+        self.slots, self._source_positions, positions = size
         device = models[0].device
         self.beams = Beams.empty(self.slots, positions, options, device)
         all_rows = torch.arange(self.slots * options.width, device=device)
@@ -129,7 +129,7 @@ class Search:
         # slots without a sentence; sentences by their slots, with the number of the first fetch that contains them
         free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()
         encoded = self._encode(sentences[: self.slots])
-        next_sentence, fetches, fetches_read = len(encoded.sentences), list[Fetched](), 0
+        next_sentence, fetches, fetches_read = len(encoded.sentences), list[FinishedOf](), 0
         found: list[list[Hypothesis]] = [[]] * len(sentences)
         while searched or encoded.count:
             few = min(len(free), encoded.count)
@@ -233,7 +233,7 @@ class Search:
         of_rows, rows = encoded.rows.part(start, end)
         if not self._caches:
             self._caches = [
-                DecoderCache.empty(of_model[0], len(of_model), self._source, self._places)
+                DecoderCache.empty(of_model[0], len(of_model), self._source_positions, self._places)
                 for of_model in encoded.keys_values
             ]
         for cache, of_model in zip(self._caches, encoded.keys_values, strict=True):
@@ -251,7 +251,7 @@ class Search:
         self._select_rows()
         return sentences
 
-    def _fetch(self) -> Fetched:
+    def _fetch(self) -> FinishedOf:
         """Return a function that returns the hypotheses of those of some slots whose search has ended by now."""
         self._select_rows()
         beams = self.beams

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import and_, eq
 
 from nmt.system.console import counted
-from nmt.text.content import compare, lost_numbers, without_items
+from nmt.text.content import content_diff, lost_numbers, without_items
 from nmt.text.languages import (
     HAN,
     KANA,
@@ -203,7 +203,7 @@ def _number(line: _Line) -> str:
 
 
 def _placeholder(line: _Line) -> str:
-    differences = [compare(other, line.text) for other in line.others]
+    differences = [content_diff(other, line.text) for other in line.others]
     missing = _in_all([Counter(difference.missing) for difference in differences])
     return _difference(missing, _in_all([Counter(difference.surplus) for difference in differences]))
 

@@ -36,14 +36,14 @@ _ADVICE = (
 _LONGEST = 100  # tokens of a line that are translated
 
 
-class Comparison(NamedTuple):
+class ExportCheck(NamedTuple):
     """The result of the check."""
 
     lines: int
     difference: float  # the largest mean difference per token of a line
 
 
-def compare(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed: float) -> Comparison:
+def compare_exported(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed: float) -> ExportCheck:
     """Compare on all lines that are not empty. Raises ModelError with the line that differs most, if by too much."""
     engine = TorchEngine([loaded.model])
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
@@ -73,4 +73,4 @@ def compare(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed:
             f"  log_prob     {sum(expected[worst]):.4f}, exported {sum(scored[worst]):.4f}"
             + (_ADVICE if allowed > EXACT else "")
         )
-    return Comparison(len(pairs), differences[worst])
+    return ExportCheck(len(pairs), differences[worst])

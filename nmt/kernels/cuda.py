@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from nmt.batching.batch import TILE, Rows
 from nmt.errors import is_oom
 from nmt.kernels import triton_attention, triton_rows, triton_search
-from nmt.kernels.reference import Given, Kernels, Made, Places, Precision, Residual
+from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result
 
-_SIZES = 16  # rows of a side are filled to multiples of this part of the target rows of a batch
+_SIZES = 16  # a side is filled to a multiple of one part in so many of the target rows of most batches
 _SMALL, _MOST_KEPT = 4, (4, 32)  # slots of a small search; large and small searches that are kept
 _MOST_RECORDED_ROWS = 2**14  # of an encoder: with more, the host is ahead of the GPU, and results take gigabytes
 _SLOT = 64  # source tokens for which a slot of a search counts at least, since it has V logits and space for the output
@@ -54,7 +54,7 @@ class CudaKernels(Kernels):
             gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
             self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
         self._rounded: Tensor | None = None  # all weights of the training in the type of products
-        self._source = 0  # the address of the weights, while the rounded ones are those
+        self._rounded_from = 0  # the address of the weights, while the rounded ones are those
 
     def check(self) -> None:
         """Compile and run one kernel; raises what Triton does."""
@@ -142,17 +142,18 @@ class CudaKernels(Kernels):
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         """Return one of few sizes, for each of which a step is recorded."""
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
-        most = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
-        few = 1 << -(-(count - 1).bit_length() // 2) * 2  # 1, 4, 16, 64, …
-        return min(few, most), source, target
+        # powers of two: half as many as fit for each time that there was not enough memory; 1, 4, 16, 64, …
+        fitting = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
+        needed = 1 << -(-(count - 1).bit_length() // 2) * 2
+        return min(needed, fitting), source, target
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:
         """Record a function at its second call, and replay it from then on."""
         return _Recorder(self) if self.device.type == "cuda" else super().recorder()  # in Triton's interpreter
 
     def recorded(
-        self, function: Callable[[Given], Made], what: str, may_record: bool = True
-    ) -> Callable[[Given], tuple[Given, Made]]:
+        self, function: Callable[[Input], Result], what: str, may_record: bool = True
+    ) -> Callable[[Input], tuple[Input, Result]]:
         """Record a function of rows or a batch for each shape that comes again."""
         if not may_record or not (self._target_rows or self.device.type == "cuda"):  # else Triton's interpreter
             return super().recorded(function, what)
@@ -161,20 +162,20 @@ class CudaKernels(Kernels):
             self._update = recorded
             return recorded
 
-        def call(given: Given) -> tuple[Given, Made]:
+        def call(given: Input) -> tuple[Input, Result]:
             rows: Any = given  # of an encoder
             return (recorded if len(rows.ids) <= _MOST_RECORDED_ROWS else unrecorded)(given)
 
         return call
 
-    def kept(self, key: object, slots: int, make: Callable[[], Made]) -> Made:
+    def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         """Keep the last searches with their recordings: a few large ones, and those of single lines."""
         is_small = slots <= _SMALL
         searches = self._kept[is_small]
         made = searches[key] = searches.pop(key, None) or make()
         if len(searches) > _MOST_KEPT[is_small]:
             del searches[next(iter(searches))]
-        return cast(Made, made)
+        return cast(Result, made)
 
     def did_not_fit(self, size: tuple[int, int, int]) -> None:
         """Halve the slots of such searches, if there is no other one that may have filled the memory."""
@@ -206,17 +207,17 @@ class CudaKernels(Kernels):
         if self.dtype is not None:
             weights = weights.detach()
             self._rounded = weights.to(self.dtype) if self._rounded is None else self._rounded.copy_(weights)
-            self._source = weights.untyped_storage().data_ptr()
+            self._rounded_from = weights.untyped_storage().data_ptr()
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
         """Do the same; the rounded weights are then those of before."""
         super().step(optimizer, scale, finite)
-        self._source = 0
+        self._rounded_from = 0
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return the part of the rounded weights that is x, or x rounded."""
         # without autograd only, as inside of its functions: the part has no history
-        is_weight = not torch.is_grad_enabled() and x.untyped_storage().data_ptr() == self._source
+        is_weight = not torch.is_grad_enabled() and x.untyped_storage().data_ptr() == self._rounded_from
         if self._rounded is not None and is_weight:
             return self._rounded.as_strided(x.shape, x.stride(), x.storage_offset())
         return super().rounded(x)
@@ -250,21 +251,21 @@ class _Linear(torch.autograd.Function):
         return gradient @ weight if needs_x else None, of_weight, of_bias, None, None
 
 
-class _Recorded(Generic[Given, Made]):
+class _Recorded(Generic[Input, Result]):
     """A function of rows or a batch that is recorded in a CUDA graph for each shape that comes again.
 
     All graphs share one pool of memory, since one of them runs at a time.
     """
 
-    def __init__(self, function: Callable[[Given], Made], what: str, kernels: CudaKernels) -> None:
-        self._function: Callable[[Given], Made] = function
+    def __init__(self, function: Callable[[Input], Result], what: str, kernels: CudaKernels) -> None:
+        self._function: Callable[[Input], Result] = function
         self._what, self._kernels = what, kernels
         self._seen: Counter[object] = Counter()
-        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, Made]] = {}
+        self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, Result]] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._most = _MOST_GRAPHS
 
-    def __call__(self, given: Given) -> tuple[Given, Made]:
+    def __call__(self, given: Input) -> tuple[Input, Result]:
         """Apply the function to what is in RAM; return this on the device, and the result."""
         key = given.recorded_shape
         self._seen[key] += 1
@@ -285,8 +286,8 @@ class _Recorded(Generic[Given, Made]):
         self._most = 0
         return had_any
 
-    def _record(self, key: object, given: Given) -> None:
-        buffers, results, site = list[Tensor](), list[Made](), self._kernels.site
+    def _record(self, key: object, given: Input) -> None:
+        buffers, results, site = list[Tensor](), list[Result](), self._kernels.site
 
         def send(tensor: Tensor) -> Tensor:
             buffers.append(self._kernels.sent(tensor))

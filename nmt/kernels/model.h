@@ -4,7 +4,7 @@
 
 constexpr long BOS = 2, EOS = 3;  // <s> and </s>; ids before </s> are never generated
 constexpr long LOGIT_ROWS = 128;  // rows whose logits stay in the cache
-constexpr float CLOSE = 2;        // how far below the largest logit others are refined, at least; see `Output`
+constexpr float CLOSE = 2;        // nats below the largest logit down to which others are refined; see `Output`
 
 struct Output {  // of the decoder's hidden states
     const Product* product;

@@ -47,6 +47,7 @@ _NORMS = {
     "encoder": ("attention_sublayer.norm", None, "feed_forward_sublayer.norm"),
     "decoder": ("self_attention_sublayer.norm", "cross_attention_sublayer.norm", "feed_forward_sublayer.norm"),
 }
+_POINTERS_OF_LAYER = len(_MAPS["decoder"]) + 2 * len(_NORMS["decoder"])
 _KEY_VALUE = "cross_attention.key_value"
 
 
@@ -212,7 +213,7 @@ class NativeModel:
         rotations = _rotations(positions, self.dim // settings.heads) if settings.positions == "rotary" else None
         kind = _ACTIVATIONS.index(settings.activation), settings.norm == "pre"
         for stack, addresses in self._layers.items():
-            count, last_norm = len(addresses) // 12, self._addresses_of_norm(f"{stack}_norm")
+            count, last_norm = len(addresses) // _POINTERS_OF_LAYER, self._addresses_of_norm(f"{stack}_norm")
             sizes = count, self.dim, settings.heads, settings.feed_forward, *kind
             pointers = ctypes.addressof(addresses), *last_norm, address(rotations)
             stacks.append(_Stack(*pointers, *sizes, settings.norm_epsilon))

@@ -22,8 +22,8 @@ Residual = tuple[Tensor, Tensor | None]
 KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
 Results = Callable[[], list[float]]  # waits for numbers that a device computes
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
-Made = TypeVar("Made")
-Given = TypeVar("Given", Rows, Batch)
+Result = TypeVar("Result")
+Input = TypeVar("Input", Rows, Batch)
 _BLOCK = 64  # numbers, of which only the maximum is compared at first
 
 
@@ -180,20 +180,20 @@ class Kernels:
         return lambda function: function()
 
     def recorded(
-        self, function: Callable[[Given], Made], what: str, may_record: bool = True
-    ) -> Callable[[Given], tuple[Given, Made]]:
+        self, function: Callable[[Input], Result], what: str, may_record: bool = True
+    ) -> Callable[[Input], tuple[Input, Result]]:
         """Return a function of rows or a batch in RAM, which are returned on the device, with the result.
 
         It may be recorded, and replayed where as many come again; then its results are those of the last call only.
         """
 
-        def call(given: Given) -> tuple[Given, Made]:
+        def call(given: Input) -> tuple[Input, Result]:
             given = given.sent(self.sent)
             return given, function(given)
 
         return call
 
-    def kept(self, key: object, slots: int, make: Callable[[], Made]) -> Made:
+    def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         """Return what was made for the same key before, if recordings in it can be used again; else make it.
 
         It is a search of so many slots.

@@ -65,15 +65,15 @@ class Dropout:
 
 
 def add_norm(
-    stream: tuple[Tensor, Tensor | None], norm: nn.LayerNorm, dropout: Dropout, dtype: torch.dtype
+    residual: tuple[Tensor, Tensor | None], norm: nn.LayerNorm, dropout: Dropout, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return z = x + dropout(y) for a stream (x, y) of rows (N, D), and the layer norm of z in `dtype`; differentiable.
+    """Return z = x + dropout(y) for a residual (x, y), both (N, D), and the layer norm of z in `dtype`; differentiable.
 
     x and z are fp32, y is fp32 or bf16; without y, z is x. Whoever uses x afterwards uses z: then one kernel adds both
     gradients. Gradients of weight and bias are added to `grad` at once if it is there.
     """
     outputs: tuple[Tensor, Tensor] = _AddNorm.apply(  # type: ignore[no-untyped-call]
-        *stream, norm.weight, norm.bias, dropout, (dtype, norm.eps)
+        *residual, norm.weight, norm.bias, dropout, (dtype, norm.eps)
     )
     return outputs
 
@@ -103,7 +103,7 @@ class _AddNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         z, weight, statistics, seed = ctx.saved_tensors
-        residual, normalized = (None if gradient is None else gradient.contiguous() for gradient in gradients)
+        z_gradient, normalized = (None if gradient is None else gradient.contiguous() for gradient in gradients)
         assert normalized is not None, "what is normalized is used"
         rows, width = z.shape
         constants = _norm_constants(width, ctx.dropout)
@@ -112,7 +112,7 @@ class _AddNorm(torch.autograd.Function):
         y_gradient = None if ctx.y_type is None else torch.empty(rows, width, dtype=ctx.y_type, device=z.device)
         sums = torch.empty(programs, 2, width, dtype=torch.float32, device=z.device)
         _add_norm_gradient_kernel[(programs,)](
-            z, weight, statistics, residual, normalized, x_gradient, y_gradient, sums, seed, ctx.dropout.site,
+            z, weight, statistics, z_gradient, normalized, x_gradient, y_gradient, sums, seed, ctx.dropout.site,
             rows, programs, **constants,
         )  # fmt: skip
         return x_gradient, y_gradient, *add_sums(sums, *ctx.parameters), None, None
@@ -181,7 +181,7 @@ def _add_norm_kernel(
 
 @_compiled  # type: ignore[untyped-decorator]
 def _add_norm_gradient_kernel(
-    z: tl.tensor, weight: tl.tensor, statistics: tl.tensor, residual: tl.tensor, gradient: tl.tensor,
+    z: tl.tensor, weight: tl.tensor, statistics: tl.tensor, z_gradient: tl.tensor, gradient: tl.tensor,
     x_gradient: tl.tensor, y_gradient: tl.tensor, sums: tl.tensor, seed: tl.tensor, site: tl.tensor,
     rows: tl.tensor, programs: tl.tensor, D: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROUNDS: tl.constexpr,
@@ -189,7 +189,7 @@ def _add_norm_gradient_kernel(
     """Write the gradients of x and y (N, D), and sums of the gradients of weight and bias: (programs, 2, D).
 
     With n = (z - mean) / deviation and g = gradient · weight, that of z is (g - Σg/D - n Σ(g n)/D) / deviation, plus
-    the gradient `residual` of z itself, if there is one.
+    the gradient `z_gradient` of z itself, if there is one.
     """
     column = tl.arange(0, COLUMNS)[None, :]
     inside = column < D
@@ -209,8 +209,8 @@ def _add_norm_gradient_kernel(
         bias_sum += g
         g = g * scale
         result = (g - (tl.sum(g, 1) / D)[:, None] - n * (tl.sum(g * n, 1) / D)[:, None]) * deviation[:, None]
-        if residual is not None:
-            result += tl.load(residual + at, mask=mask, other=0.0)
+        if z_gradient is not None:
+            result += tl.load(z_gradient + at, mask=mask, other=0.0)
         tl.store(x_gradient + at, result, mask=mask)
         if y_gradient is not None:
             if THRESHOLD:
@@ -370,13 +370,13 @@ def _loss_kernel(
 ) -> None:  # fmt: skip
     """Turn one row of logits into its gradient; write its loss and negative log-likelihood, sums (2, N).
 
-    With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_target - e (Σ z - z_pad).
+    With e = ε/(V-2) and Z = log Σ exp z, the smoothed loss is Z - (1-ε-e) z_label - e (Σ z - z_pad).
     """
     row = tl.program_id(0)
     label = tl.load(labels + row)
     counted = label != PADDING
     logits += row.to(tl.int64) * WIDTH
-    target = tl.load(logits + label).to(tl.float32)
+    label_logit = tl.load(logits + label).to(tl.float32)
     largest = float("-inf")
     exponentials = tl.zeros([BLOCK], tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
@@ -388,10 +388,10 @@ def _loss_kernel(
         total += tl.where((column < V) & (column != PADDING), z, 0.0)
         largest = new_largest
     normalizer = largest + tl.log(tl.sum(exponentials, 0))
-    loss = normalizer - (1 - SMOOTHING - SHARE) * target - SHARE * tl.sum(total, 0)
+    loss = normalizer - (1 - SMOOTHING - SHARE) * label_logit - SHARE * tl.sum(total, 0)
     tl.store(sums + row, tl.where(counted, loss, 0.0))
-    tl.store(sums + rows + row, tl.where(counted, normalizer - target, 0.0))
-    tl.debug_barrier()  # all threads have read the logit of the target before one overwrites it
+    tl.store(sums + rows + row, tl.where(counted, normalizer - label_logit, 0.0))
+    tl.debug_barrier()  # all threads have read the logit of the label before one overwrites it
     for first in range(0, WIDTH, BLOCK):
         column = first + tl.arange(0, BLOCK)
         z = tl.load(logits + column, mask=column < V, other=float("-inf")).to(tl.float32)

@@ -60,7 +60,7 @@ class MultiHeadAttention(Computing):
             return self.kernels.attend(queries, keys_values, rows, self.heads, causal)
         if keys_values is None:
             queries, keys_values = torch.split(queries, [self.dim, 2 * self.dim], dim=1)
-        return attend_by_grid(queries, keys_values, rows, self.heads, self.by_score(causal))
+        return attend_by_grid(queries, keys_values, rows, self.heads, self.by_definition(causal))
 
     def attend_step(self, queries: Tensor, cells: Tensor, places: Places, newest: Tensor | None = None) -> Tensor:
         """Attend from the one query of each hypothesis, see `Kernels.attend_step`; return (N, D)."""
@@ -68,9 +68,10 @@ class MultiHeadAttention(Computing):
             return self.kernels.attend_step(queries, cells, places, self.heads, newest)
         lengths = places.lengths[places.rows // places.beam]
         distances = torch.arange(places.longest, device=queries.device) + 1 - lengths[:, None, None]  # (N, 1, P)
-        return attend_step_by_gather(queries, cells, places, newest, (self.heads, self.by_score(distances=distances)))
+        attention = self.by_definition(distances=distances)
+        return attend_step_by_gather(queries, cells, places, newest, (self.heads, attention))
 
-    def by_score(self, causal: bool = False, distances: Tensor | None = None) -> Attention:
+    def by_definition(self, causal: bool = False, distances: Tensor | None = None) -> Attention:
         """Return attention with the score of this module, in training with dropout on its weights.
 
         Distances from query to key, (B or 1, T, S), are by default those of the tokens in Q and K.

@@ -66,7 +66,8 @@ class Transformer(Computing):
     def forward(self, source: Tensor, source_mask: Tensor | None, target: Tensor) -> Tensor:
         """Return the logits (B, T, V) of the token after each prefix of a target, for padded ids (B, S) and (B, T).
 
-        The mask (B, S) is True at tokens; None for those that are not padding. Logits at padding are 0.
+        For notebooks and tests: training calls `loss`, a search `encode` and `decode_step`. The mask (B, S) is True at
+        tokens; None for those that are not padding. Logits at padding are 0.
         """
         is_token = source != PAD if source_mask is None else source_mask
         sources, rows = same_tiles(Rows.of_padded(source, is_token), Rows.of_padded(target, target != PAD))

@@ -1,6 +1,6 @@
 """Content that a translation must have in common with its source: items, accelerators, numbers.
 
->>> compare("{0} of %s files", "{0} {0} di file")
+>>> content_diff("{0} of %s files", "{0} {0} di file")
 ContentDiff(missing=('%s',), surplus=('{0}',))
 >>> accelerators("&File", "Archivio")
 ContentDiff(missing=('&',), surplus=())
@@ -38,7 +38,7 @@ class ContentDiff(NamedTuple):
 NO_DIFF = ContentDiff()
 
 
-def compare(source: str, text: str) -> ContentDiff:
+def content_diff(source: str, text: str) -> ContentDiff:
     """Return the items and accelerators that a given translation of a line lacks, and those that it has too often.
 
     Of messages of ICU, whose texts are translated, the arguments are compared. Code in backticks is lost only from a
@@ -50,6 +50,15 @@ def compare(source: str, text: str) -> ContentDiff:
             del required[key], found[key]
     lost, added = accelerators(source, text)
     return ContentDiff((*(required - found).elements(), *lost), (*(found - required).elements(), *added))
+
+
+def invented_items(text: str) -> list[str]:
+    """Return the items, except for signs and code in backticks, of a text that should have none.
+
+    >>> invented_items("Apri %s o `apri`")
+    ['%s']
+    """
+    return [item for item in map(_compared, read(text).items) if not _SIGN.fullmatch(item) and item[0] != "`"]
 
 
 def _compared(item: Item) -> str:

@@ -50,7 +50,7 @@ class Training:
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.updates_an_epoch = self.stream.batches_an_epoch / recipe.train.accumulate
-        # updates whose results have not been read yet, with their target tokens and the position after them
+        # updates whose results have not been read yet, with their tokens, also with fillers, and the next position
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
         self._set_last_step()
@@ -192,7 +192,7 @@ class Training:
         """
         progress, interval = self.progress, self.progress.interval
         while len(self.pending) > keep:
-            update, (tokens, padded), position = self.pending.popleft()
+            update, (tokens, filled), position = self.pending.popleft()
             loss, nll, norm = update.results()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 self._skip(update.step, loss, norm, position)
@@ -204,7 +204,7 @@ class Training:
             interval.gradient_norm += norm
             interval.steps += 1
             interval.target_tokens += tokens
-            interval.padded_target_tokens += padded
+            interval.padded_target_tokens += filled
 
     def _skip(self, step: int, loss: float, norm: float, position: DataPosition) -> None:
         """Log an update that changed nothing. Raises ModelError after too many in a row."""

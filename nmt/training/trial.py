@@ -58,7 +58,7 @@ def trial(
     with peak_memory(device) as reserved:
         fits = free_memory(device) is None or _fits(updater, stream)
     updates = [[stream.next() for _ in range(accumulate)] for _ in range(_TIMED_UPDATES)] if timed and fits else []
-    # once to warm up; where updates are recorded when their layout comes again, in the second pass
+    # the last pass is timed. On a CPU one update warms up; on a GPU an update is recorded when its layout comes again
     passes = 2 if free_memory(device) is None else 3
     tokens, seconds = 0, 0.0
     for number in range(passes):

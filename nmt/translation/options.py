@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from nmt.decoding.options import SearchOptions
-from nmt.text.content import ContentDiff, accelerators, lost_numbers
+from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import Line
+from nmt.text.items import ITEM, Line
 from nmt.text.languages import primary_code
 from nmt.text.normalize import normalize
 from nmt.text.typography import apply_typography, lower
@@ -80,12 +80,16 @@ class TranslateOptions:
         return missing_terms(self.terms(source), text)
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
-        """Return the difference in content outside of the items: terms, accelerators, numbers."""
+        """Return the difference in content outside of the items: terms, accelerators, numbers, items of the model."""
         terms = tuple(term.text for term in self.missing_terms(normalize(source.text), translation.text))
         if not self.search.protect:
             return ContentDiff(terms)
         lost, added = accelerators(source.text, translation.text)
-        return ContentDiff((*terms, *lost, *lost_numbers(source.text, translation.text)), added)
+        generated = translation.text.replace(ITEM, " ")
+        for term in self.terms(normalize(source.text)):
+            generated = generated.replace(term.text, " ")
+        lost_content = (*terms, *lost, *lost_numbers(source.text, translation.text))
+        return ContentDiff(lost_content, (*invented_items(generated), *added))
 
     def _typeset(self, source: str, text: str) -> str:
         if not self.search.typography:

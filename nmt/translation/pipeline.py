@@ -233,7 +233,7 @@ def foreign_input(texts: Sequence[str], language: str) -> str | None:
 
 def differing_at(noun: str, places: Sequence[str]) -> str:
     """Return the part of a warning with the number of translations that differ in content, and where a few are."""
-    problem = "whose translation differs from its source in terms, accelerators or numbers"
+    problem = "whose translation differs from its source in terms, items, accelerators or numbers"
     return f"{counted(len(places), noun)} {problem}: {first_few(places)}"
 
 

@@ -5,7 +5,7 @@ pairs, such as `<b>` and `</b>`, which are put around the words that are aligned
 
 >>> from nmt.text.items import read
 >>> line = read("See <b>the page</b> now.")
->>> text, places = without_items(line)
+>>> text, places = text_and_places(line)
 >>> text
 'See the page now.'
 >>> str(place(line, "Ora vedi la pagina.", [(3, 0), (0, 1), (1, 2), (2, 3)]))
@@ -56,7 +56,7 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
         before, core, after = line.cut([start, end])
 
 
-def without_items(line: Line) -> tuple[str, list[int]]:
+def text_and_places(line: Line) -> tuple[str, list[int]]:
     """Return the text without items, and the place of each in it."""
     text, *rest = line.text.split(ITEM)
     places = list[int]()
@@ -68,13 +68,13 @@ def without_items(line: Line) -> tuple[str, list[int]]:
 
 
 def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
-    """Return the translation of `without_items(line)` with the items of the line behind its first `begin` characters.
+    """Return the translation of `text_and_places(line)` with the items of the line behind its first `begin` characters.
 
     Links are between the words of both texts. A pair is around the run of words with most links to those inside it;
     without links around those at the same share of the text. An item that is not of a pair, as there is only with a
     prefix, is behind the word that is linked with its left neighbour.
     """
-    source, places = without_items(line)
+    source, places = text_and_places(line)
     pairs = pairs_of(line.items)
     closings = set(pairs.values())
     starts = {}

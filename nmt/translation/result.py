@@ -40,7 +40,7 @@ class Unit:
     @property
     def begin(self) -> str:
         """The prefix without its items, as the model generates it."""
-        return placing.without_items(self.prefix)[0] if self.prefix.text else ""
+        return placing.text_and_places(self.prefix)[0] if self.prefix.text else ""
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -112,7 +112,7 @@ def begun_unit(part: Line, prefix: Line) -> Unit:
     core, after = part.cut([len(part.text.rstrip())])
     for item in prefix.items:
         core = core.without(item)
-    return Unit(NO_TEXT, core, after, prefix, placing.without_items(core)[0])
+    return Unit(NO_TEXT, core, after, prefix, placing.text_and_places(core)[0])
 
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:

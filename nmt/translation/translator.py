@@ -299,7 +299,7 @@ class Translator:
 
     def _unit(self, part: Line, options: TranslateOptions) -> Unit:
         before, core, after = placing.edges(part)
-        text = placing.without_items(core)[0]
+        text = placing.text_and_places(core)[0]
         if options.search.typography:
             text = sentence_case(text, self.languages.source, self._count)
         return Unit(before, core, after, NO_TEXT, text)
@@ -393,7 +393,7 @@ class Translator:
                 unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.found]
             else:
                 unit.lines = [Line(each.text) for each in unit.found]
-            if unit.text != placing.without_items(unit.core)[0]:
+            if unit.text != placing.text_and_places(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
             if unit.prefix.items:

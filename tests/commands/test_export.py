@@ -19,7 +19,7 @@ from nmt.decoding.engine import TorchEngine
 from nmt.decoding.results import Pair
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.formats import ctranslate2
-from nmt.formats.check import EXACT, LINES, ROUNDED, compare
+from nmt.formats.check import EXACT, LINES, ROUNDED, compare_exported
 from nmt.formats.hugging_face import check_fits, write_hugging_face
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
@@ -232,11 +232,11 @@ class TestCompare:
             return scores
 
         lines = [SENTENCES[0], "", *SENTENCES[1:]]
-        found = compare(loaded, partial(shifted, 5e-5), lines, EXACT)
+        found = compare_exported(loaded, partial(shifted, 5e-5), lines, EXACT)
         assert (found.lines, found.difference) == (5, pytest.approx(5e-5, rel=1e-2))
         for shift, allowed, advice in ((2e-4, EXACT, ""), (float("nan"), EXACT, ""), (0.2, ROUNDED, ".*VNNI")):
             with pytest.raises(ModelError, match=rf"(?s)^line 3: .* a token, allowed {allowed:g}; .*a dog.*{advice}"):
-                compare(loaded, partial(shifted, shift), lines, allowed)
+                compare_exported(loaded, partial(shifted, shift), lines, allowed)
 
     def test_the_built_in_lines_have_several_scripts(self) -> None:
         text = "".join(LINES)

@@ -18,7 +18,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
 from nmt.errors import ModelError
-from nmt.kernels.reference import Kernels, Made
+from nmt.kernels.reference import Kernels, Result
 from nmt.model.transformer import Transformer
 from tests.builders import tiny_model
 from tests.decoding.reference_search import assert_same, only, slow_beam
@@ -41,10 +41,10 @@ class FewSlots(Kernels):
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
         return self.slots, source, target
 
-    def kept(self, key: object, slots: int, make: Callable[[], Made]) -> Made:
+    def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         if key not in self.searches:
             self.searches[key] = make()
-        return cast(Made, self.searches[key])
+        return cast(Result, self.searches[key])
 
 
 def options_of(beam: object, **changes: object) -> SearchOptions:
@@ -177,7 +177,7 @@ def test_a_step_on_another_device_copies_nothing_and_equals_that_of_the_cpu(
 class Watching(Kernels):
     """Know whether the last search still exists."""
 
-    def kept(self, key: object, slots: int, make: Callable[[], Made]) -> Made:
+    def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         made = make()
         self.last = weakref.ref(made)
         return made

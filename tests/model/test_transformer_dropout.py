@@ -24,9 +24,9 @@ def test_weights_of_attention_are_dropped_after_the_softmax(kernels: Kernels) ->
     module = SelfAttention(SETTINGS, causal=True)
     module.kernels = kernels
     keys_values = torch.randn(5, 2, 40, 40), torch.eye(40).expand(5, 2, 40, 40)
-    plain = module.eval().by_score(causal=True)(keys_values[0], keys_values, None)
+    plain = module.eval().by_definition(causal=True)(keys_values[0], keys_values, None)
     kernels.seed(7)
-    dropped = module.train().by_score(causal=True)(keys_values[0], keys_values, None)
+    dropped = module.train().by_definition(causal=True)(keys_values[0], keys_values, None)
     kept = dropped != 0
     torch.testing.assert_close(dropped[kept], plain[kept] / (1 - P))
     share = kept[torch.ones(40, 40).tril().bool().expand_as(kept)].double()

@@ -16,7 +16,7 @@ from nmt.report.corpus_section import corpus_html, histogram, length_drawings, l
 from nmt.report.drawing import Drawing
 from nmt.report.run_records import RunRecords
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.preparing.audit import Audit, CorpusAudit, Finding, Removed
+from nmt.text.preparing.audit import Audit, CorpusAudit, Remark, Removed
 from tests.report.run_files import train_line, write_run
 
 
@@ -99,7 +99,7 @@ def test_audit_is_shown_escaped_with_examples_of_each_rule(run: RunRecords) -> N
     name = "data.train.0: <b>.tsv"
     example = Removed("copy", "<b>.tsv:7", "identical", "<b>one & two</b>", "x" * 400)
     corpus = CorpusAudit(name, 9, Counter(copy=1), {"copy": [example]})
-    finding = Finding(name, "the source has no <b>", ("line 1: <b>",))
+    finding = Remark(name, "the source has no <b>", ("line 1: <b>",))
     Audit([corpus], [finding], {"leak": "no <b> text"}).write(run.prepared)
     html = corpus_html(run)
     for text in (

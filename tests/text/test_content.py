@@ -2,16 +2,16 @@
 
 import pytest
 
-from nmt.text.content import accelerators, compare, lost_numbers, without_items
+from nmt.text.content import accelerators, content_diff, lost_numbers, without_items
 
 ITEMS = ["{0}", "{ -brand }", "%s", "%1$d", "$name", "&amp;", "<b>", "</b>", '<a href="{ $url }">', "a@b.org", "😀"]
 
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_missing_and_surplus_items_by_hand(item: str) -> None:
-    assert compare(f"a {item} b {item} c", f"x {item} y").missing == (item,)
-    assert compare(f"a {item} b", f"x {item} y {item}").surplus == (item,)
-    assert compare(f"a '{item}' b", f"“{item}”. x") == ((), ())
+    assert content_diff(f"a {item} b {item} c", f"x {item} y").missing == (item,)
+    assert content_diff(f"a {item} b", f"x {item} y {item}").surplus == (item,)
+    assert content_diff(f"a '{item}' b", f"“{item}”. x") == ((), ())
     assert without_items(f"a {item} b") == "a   b"
 
 
@@ -32,7 +32,7 @@ def test_missing_and_surplus_items_by_hand(item: str) -> None:
 def test_accelerators_escapes_code_and_arguments_are_compared(
     source: str, text: str, missing: tuple[str, ...], surplus: tuple[str, ...]
 ) -> None:
-    assert compare(source, text) == (missing, surplus)
+    assert content_diff(source, text) == (missing, surplus)
     assert accelerators(source, source) == ((), ())
 
 

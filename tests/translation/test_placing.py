@@ -23,7 +23,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import Models, search
 from nmt.system.console import Console
-from nmt.text.content import NO_DIFF, compare
+from nmt.text.content import NO_DIFF, content_diff
 from nmt.text.glossary import Glossary, Term, missing_terms
 from nmt.text.items import ITEM, Line, joined, pairs_of, read
 from nmt.text.words import Links, words
@@ -191,8 +191,8 @@ def test_translations_contain_all_items(translator: Translator, lines: list[str]
     translations = list(translator.translate(lines, translator.options()))
     assert [translation.source for translation in translations] == lines
     for translation in translations:
-        assert not compare(translation.source, translation.text).missing
-        assert translation.diff.surplus == compare(translation.source, translation.text).surplus
+        assert not content_diff(translation.source, translation.text).missing
+        assert translation.diff.surplus == content_diff(translation.source, translation.text).surplus
 
 
 @pytest.mark.parametrize("target", ["gatto", "MICIO", "☃ Ünï-çødé", "狗", "l'altra", "x y z"])
@@ -206,7 +206,7 @@ def test_translations_contain_target_terms_exactly(translator: Translator, targe
     assert "{0}" in found[1].text
     assert not missing_terms([Term("tappeto", 0, 1)], found[2].text)
     assert [one.text for one in found[3:]] == [one.text for one in translator.translate(lines[3:])]
-    assert not any(any(one.diff) for one in found)
+    assert not any(one.diff.missing for one in found)
 
 
 def test_generated_character_of_items_is_left_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ def test_alternatives_and_samples_have_the_items_too(translator: Translator, sam
     options = translator.options(n_best=3, overrides=[f"decode.sampling={sampling}"])
     translation = translator.translate("the cat {0} sleeps", options)
     for text in (translation.text, *(one.text for one in translation.alternatives)):
-        assert not compare(translation.source, text).missing
+        assert not content_diff(translation.source, text).missing
 
 
 @pytest.mark.parametrize(
@@ -336,10 +336,23 @@ def test_diff_lists_missing_and_surplus_content() -> None:
     assert options_for({"cat": "gatto"}, protect=False).diff(line, Line("x")) == (("gatto",), ())
 
 
+def test_diff_lists_items_that_only_the_translation_has() -> None:
+    options = options_for({"cat": "gatto #1"})
+    assert options.diff(read("The {0} cat"), read("Il {0} gatto #1")) == NO_DIFF
+    assert options.diff(read("The {0} cat"), Line("Il \ufffc gatto #1 > {1}", read("{0}").items)).surplus == ("{1}",)
+
+
 def test_signs_without_a_piece_are_kept(translator: Translator) -> None:
     assert re.sub("[^½№²]", "", translator.translate("№ the cat ½ x²").text) == "№½²"
 
 
+@pytest.fixture
+def without_invented_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A random model writes what looks like code."""
+    monkeypatch.setattr("nmt.translation.options.invented_items", lambda text: [])
+
+
+@pytest.mark.usefixtures("without_invented_items")
 def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """A random model does not know 1984."""
     translator = Translator(spelling_model())
@@ -348,10 +361,11 @@ def test_lines_with_differences_are_counted_and_the_first_are_listed(capsys: pyt
     found = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [one.get("missing") for one in found] == [None, ["1984"]] * 11
     warning = capsys.readouterr().err
-    assert "11 lines whose translation differs from its source in terms, accelerators or" in warning
+    assert "11 lines whose translation differs from its source in terms, items, accelerators or" in warning
     assert "numbers: 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, …; --json lists them" in warning
 
 
+@pytest.mark.usefixtures("without_invented_items")
 def test_warning_after_resuming_concerns_later_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     translator = Translator(spelling_model())
     output, lines = StreamOutput(io.BytesIO()), LineInput(io.BytesIO(b"the cat\nin 1984\n"))

@@ -36,7 +36,7 @@ _ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]\w+);", re.I)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """One property of a corpus, with places and texts that show it."""
 
     corpus: str
@@ -61,18 +61,18 @@ class _Property:
 
 def findings(
     corpus: str, languages: LanguagePair, sample: Iterable[SentencePair], filters: Filters | None = None
-) -> list[Finding]:
+) -> list[Remark]:
     """Return all findings about a corpus, of which `corpus` is the name in the audit, and `sample` that of `sample_of`.
 
     `filters` are those that are applied to the corpus later: what they remove or convert is no finding.
     """
-    found, sample = list[Finding](), [pair for pair in sample if pair.source.strip() and pair.target.strip()]
+    found, sample = list[Remark](), [pair for pair in sample if pair.source.strip() and pair.target.strip()]
     if not sample:
-        return [Finding(corpus, "there are no sentence pairs in it")]
+        return [Remark(corpus, "there are no sentence pairs in it")]
     first = first_unrelated([len(pair.source) for pair in sample], [len(pair.target) for pair in sample])
     if first is not None:
         text = f"the lengths of both sides stop corresponding at about line {sample[first].line:,}"
-        found.append(Finding(corpus, text))
+        found.append(Remark(corpus, text))
     for name, code in (("source", languages.source), ("target", languages.target)):
         lines = [(pair.line, getattr(pair, name)) for pair in sample]
         for one in _properties(code, filters):
@@ -85,11 +85,11 @@ def findings(
                 continue
             if shown:
                 text = f"the {name} ({code}) {one.text.format(share)}"
-                found.append(Finding(corpus, text, tuple(shown[:_EXAMPLES])))
+                found.append(Remark(corpus, text, tuple(shown[:_EXAMPLES])))
     return found
 
 
-def shared_pairs(valid: Sequence[SentencePair], test: Sequence[SentencePair]) -> list[Finding]:
+def shared_pairs(valid: Sequence[SentencePair], test: Sequence[SentencePair]) -> list[Remark]:
     """Return the finding that many pairs of the validation text are in the test text, none if there are few."""
     tested = {(letters(pair.source), letters(pair.target)) for pair in test} - {("", "")}
     shared = [pair for pair in valid if (letters(pair.source), letters(pair.target)) in tested]
@@ -97,7 +97,7 @@ def shared_pairs(valid: Sequence[SentencePair], test: Sequence[SentencePair]) ->
         return []
     advice = "training chooses its best checkpoint by them, so that test scores are too high; name another text"
     text = f"{len(shared) / len(valid):.1%} of the pairs are in the test text: {advice}"
-    return [Finding("data.valid", text, tuple(f"{pair.source} | {pair.target}" for pair in shared[:_EXAMPLES]))]
+    return [Remark("data.valid", text, tuple(f"{pair.source} | {pair.target}" for pair in shared[:_EXAMPLES]))]
 
 
 def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
@@ -184,7 +184,7 @@ class Audit:
     """The audit of all corpora of a recipe."""
 
     corpora: list[CorpusAudit]
-    findings: list[Finding]
+    findings: list[Remark]
     # The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not.
     not_applied: dict[str, str]
 

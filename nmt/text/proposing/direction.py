@@ -5,6 +5,7 @@ Training on swapped sides would go unnoticed until the end, so `nmt prepare` che
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -16,18 +17,28 @@ from nmt.text.languages import found_instead, is_language, is_traditional, langu
 from nmt.text.readers import named_sides
 
 OPTION = "--languages"
-_FILE_NAME = "the name of the file"  # whose languages may be in any order, as in ita-eng.zip
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
 _EXAMPLES, _SHOWN = 3, 100  # lines, and characters of a line
 _ID = re.compile(r"\S*(\d|://)\S*")
 
 
+class Origin(StrEnum):
+    """Where languages come from, in words."""
+
+    OPTION = OPTION
+    RECIPE = "`languages`"
+    FILE = "the file"
+    FILE_NAMES = "the file names"
+    FILE_NAME = "the name of the file"  # the languages may be in any order, as in ita-eng.zip
+    TEXT = "the text"
+
+
 class Direction(NamedTuple):
     """The languages, and where they come from."""
 
     languages: LanguagePair
-    origin: str
+    origin: Origin
 
 
 def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
@@ -39,11 +50,11 @@ def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
         match = re.fullmatch(f"({_CODE})-({_CODE})", option)
         if match is None:
             raise ConfigError(f"{OPTION}: found {option!r}, expected two language codes such as en-it or en-zh_Hant")
-        return Direction(LanguagePair(match[1], match[2]), OPTION)
+        return Direction(LanguagePair(match[1], match[2]), Origin.OPTION)
     files, codes = list(corpus.files.values()), named_languages(corpus)
     if len(codes) > 2:
         raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: {OPTION} en-it")
-    return Direction(LanguagePair(*map(_short, codes)), "the file") if codes[1:] else named_direction(files)
+    return Direction(LanguagePair(*map(_short, codes)), Origin.FILE) if codes[1:] else named_direction(files)
 
 
 def named_direction(files: Sequence[Path]) -> Direction | None:
@@ -59,7 +70,7 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
         found = [parts for parts in zip(*map(reversed, names), strict=False) if parts[0] != parts[1]]
     for codes in found:
         if all(re.fullmatch(_CODE, code) and is_language(code) for code in codes):
-            return Direction(LanguagePair(*map(_short, codes)), "the file names" if files[1:] else _FILE_NAME)
+            return Direction(LanguagePair(*map(_short, codes)), Origin.FILE_NAMES if files[1:] else Origin.FILE_NAME)
     return None
 
 
@@ -73,7 +84,7 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
 
     Raises ConfigError if the text does not show its languages.
     """
-    if known is not None and known.origin != _FILE_NAME:
+    if known is not None and known.origin is not Origin.FILE_NAME:
         return known
     languages = None if known is None else known.languages
     pairs = [pair for corpus in corpora for pair in sample_of(corpus, languages)]
@@ -81,11 +92,11 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
     if known is not None:
         first, second = known.languages.source, known.languages.target
         is_other = (source, target) == (primary_code(second), primary_code(first))
-        return Direction(LanguagePair(second, first), "the text") if is_other else known
+        return Direction(LanguagePair(second, first), Origin.TEXT) if is_other else known
     if source is None or target is None or source == target:
         name, advice = next(iter(corpora[0].files.values())), f"state them: {OPTION} en-it"
         raise ConfigError(f"{name}: neither the names of the files nor the text show the languages; {advice}")
-    return Direction(LanguagePair(source, target), "the text")
+    return Direction(LanguagePair(source, target), Origin.TEXT)
 
 
 class WrongSides(NamedTuple):
@@ -126,7 +137,7 @@ def checked(corpus: CorpusFile, direction: Direction, warnings: list[str]) -> Co
     wrong = wrong_sides(corpus, direction)
     if wrong is None:
         return corpus
-    if direction.origin != OPTION:
+    if direction.origin is not Origin.OPTION:
         codes = f"{direction.languages.source}-{direction.languages.target}"
         effect = "swapped sides are then exchanged" if wrong.swapped else "they are then used"
         advice = f"Give other files, or state the languages of the translation: {OPTION} {codes}"
@@ -145,7 +156,7 @@ def check_languages(recipe: Recipe) -> None:
     if "language" in recipe.data.filters.keep:
         return
     for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
-        direction = Direction(recipe.languages_of(corpus), "`languages`")
+        direction = Direction(recipe.languages_of(corpus), Origin.RECIPE)
         if (wrong := wrong_sides(corpus, direction)) is not None:
             advice = "Name other files, set the `columns` of a table, or change `languages`"
             if wrong.swapped:

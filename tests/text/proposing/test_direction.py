@@ -8,6 +8,7 @@ from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.text.proposing.direction import (
     Direction,
+    Origin,
     check_languages,
     checked,
     known_direction,
@@ -19,8 +20,8 @@ from tests.builders import recipe_in, write_lines, write_recipe, write_tsv
 
 ENGLISH = "It is not the first time that they have seen him in this house."
 ITALIAN = "Non è la prima volta che lo hanno visto in questa casa."
-STATED = Direction(LanguagePair("en", "it"), "--languages")
-NAMED = Direction(LanguagePair("en", "it"), "the file names")
+STATED = Direction(LanguagePair("en", "it"), Origin.OPTION)
+NAMED = Direction(LanguagePair("en", "it"), Origin.FILE_NAMES)
 
 
 def two_files(folder: Path, source: str, target: str) -> CorpusFile:
@@ -65,7 +66,10 @@ def test_swapped_sides_are_an_error_with_lines_unless_stated_languages_exchange_
     assert message.endswith("the translation: --languages en-it; swapped sides are then exchanged")
     warnings = list[str]()
     assert checked(corpus, STATED, warnings) == CorpusFile(source=corpus.target, target=corpus.source)
-    for direction in (Direction(LanguagePair("it", "en"), "the file names"), Direction(LanguagePair("it", "en"), "")):
+    for direction in (
+        Direction(LanguagePair("it", "en"), Origin.FILE_NAMES),
+        Direction(LanguagePair("it", "en"), Origin.FILE),
+    ):
         assert checked(corpus, direction, warnings) == corpus
     assert warnings == []
 
@@ -73,7 +77,7 @@ def test_swapped_sides_are_an_error_with_lines_unless_stated_languages_exchange_
 def test_one_wrong_side_is_an_error_unless_the_languages_are_stated(tmp_path: Path) -> None:
     corpus, warnings = CorpusFile(file=write_tsv(tmp_path / "en-zh.tsv", [(ENGLISH, ITALIAN)] * 100)), list[str]()
     with pytest.raises(ConfigError) as caught:
-        checked(corpus, Direction(LanguagePair("en", "zh"), "the name of the file"), warnings)
+        checked(corpus, Direction(LanguagePair("en", "zh"), Origin.FILE_NAME), warnings)
     assert "en-zh.tsv, target: expected zh (the name of the file), found it:" in str(caught.value)
     assert "--languages en-zh; they are then used" in str(caught.value)
     assert "en-zh.tsv, source" not in str(caught.value)
@@ -87,7 +91,7 @@ def test_one_wrong_side_is_an_error_unless_the_languages_are_stated(tmp_path: Pa
 
 def test_languages_are_those_of_the_text_where_names_have_none_or_the_other_order(tmp_path: Path) -> None:
     corpora = [two_files(tmp_path, ENGLISH, ITALIAN)]
-    assert shown_direction(None, corpora) == Direction(LanguagePair("en", "it"), "the text")
+    assert shown_direction(None, corpora) == Direction(LanguagePair("en", "it"), Origin.TEXT)
     assert shown_direction(named_direction([Path("ita-eng.zip")]), corpora) == shown_direction(None, corpora)
     for known in (NAMED, named_direction([Path("en-it.tsv")]), named_direction([Path("en-fr.tsv")])):
         assert shown_direction(known, corpora) == known

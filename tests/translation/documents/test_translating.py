@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmt.text.content import compare
+from nmt.text.content import content_diff
 from nmt.text.items import Line, read
 from nmt.translation.documents.translating import translate_html
 from nmt.translation.result import Translation
@@ -32,7 +32,9 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         line = read(source) if isinstance(source, str) else source
         made = line._replace(text=line.text.upper())
         made = made.without(line.items[-1]) if "lost" in str(source) else made
-        return Translation(str(source), str(made), 0.0, line=made, diff=compare(str(line).upper(), str(made).upper()))
+        return Translation(
+            str(source), str(made), 0.0, line=made, diff=content_diff(str(line).upper(), str(made).upper())
+        )
 
     def translate_lines(_: Any, lines: Sequence[str | Line], *others: Any) -> list[Translation]:
         given.extend(map(str, lines))
@@ -90,7 +92,7 @@ def test_texts_that_differ_are_named_by_their_places(model: Path, tmp_path: Path
     source.write_text("\n\n".join(f"00:00:01 --> 00:00:02\n{cue}" for cue in cues))
     done = run_command("translate", "-m", model, "-i", source)
     assert done.exit_code == 0, done.stderr
-    assert "2 texts whose translation differs from its source in terms, accelerators or numbers: " in done.stderr
+    assert "2 texts whose translation differs from its source in terms, items, accelerators or numbers: " in done.stderr
     assert "numbers: line 5, line 11\n" in done.stderr
 
 
