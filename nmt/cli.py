@@ -102,7 +102,7 @@ def main_options(
 def init(console: "Console", request: InitRequest) -> None:
     """Write a recipe with settings that fit your text.
 
-    The text is two files whose lines correspond, or files with both languages: TSV, CSV, TMX or JSON lines.
+    The text is two files whose lines correspond, or files with both languages: TSV, CSV, JSON lines, TMX, XLIFF or PO.
     Pairs for the validation and the test text, unless these are given, are copied to files beside the recipe; the text
     itself is not changed.
     """

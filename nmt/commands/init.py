@@ -14,7 +14,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, new_directory, write_output
 from nmt.text.corpus import format_of, read_pairs, sample_of
-from nmt.text.preparing.audit import findings
+from nmt.text.preparing.audit import Remark, findings
 from nmt.text.proposing.direction import checked, known_direction, shown_direction, with_text_columns
 from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
 from nmt.text.proposing.proposal import Setting, TextProfile, propose
@@ -55,11 +55,11 @@ def init(request: InitRequest, console: Console) -> None:
     with console.status("choosing validation and test text"):
         held_out = _held_out(request, profile, corpora, languages)
         profile.sample = sorted({*profile.sample}.difference(*held_out.values()))
-        filters, unusual = Filters(keep=("language",) if warnings else ()), list[str]()
+        filters, unusual = Filters(keep=("language",) if warnings else ()), list[Remark]()
         for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
             name, sample = " and ".join(map(str, corpus.files.values())), sample_of(corpus, languages)
-            unusual += map(str, findings(name, languages, sample, filters))
-    for remark in dict.fromkeys((*warnings, *unusual)):
+            unusual += findings(name, languages, sample, filters)
+    for remark in dict.fromkeys((*warnings, *map(str, unusual))):
         console.warn(remark)
     data = {part: ", ".join(_text_setting(request, corpus) for corpus in every) for part, every in corpora.items()}
     data |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
@@ -69,6 +69,8 @@ def init(request: InitRequest, console: Console) -> None:
         **{f"data.{part}": Setting(data[part]) for part in ("valid", "test")},
         **({"data.filters": Setting("{keep: [language]}")} if warnings else {}),
     }
+    if any(remark.rule == "language" for remark in unusual):
+        settings["data.filters"] = Setting("{language: true}", "lines in other languages are removed")
     first = corpora["train"][0]
     names = _names(request) + (f", columns {list(first.columns)}" if first.columns != (1, 2) else "")
     if request.initial is not None:
@@ -181,7 +183,7 @@ def _comments_and_settings(
 
         proposal, device, (low, high) = cost(lambda kind, rate: propose(tokens, vocabulary, kind, rate, minutes))
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
-    until = "All" if minutes is None else f"The training ends after {minutes:g} minutes. About"
+    until = "All" if minutes is None else f"The training ends after {minutes:g} minute{'s' * (minutes != 1)}. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs{empty}, about {tokens[0]:,} source and {tokens[1]:,} target "
@@ -230,7 +232,8 @@ def _fine_tuning(
             write_model(staging, loaded)
     steps = max(100, round((3 if tokens[1] > 1_000_000 else 5) * tokens[1] / _TUNING_TOKENS))
     minutes = f"minutes: {request.minutes:g}, " if request.minutes else ""
-    characters = f"{len(lacking)} characters of the text: {' '.join(lacking[:40])}" if lacking else "no character of it"
+    characters = f"{counted(len(lacking), 'character')} of the text: {' '.join(lacking[:40])}"
+    characters = characters if lacking else "no character of it"
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs, about {tokens[0]:,} source and {tokens[1]:,} target tokens of the "
         f"tokenizer of {initial}, which lacks {characters}.{origin}",
@@ -252,13 +255,13 @@ def _fine_tuning(
 
 def _tokens(profile: TextProfile, tokenizers: Tokenizers) -> tuple[list[int], list[str]]:
     """Return about how many tokens each side of a text has, and its characters without a piece."""
-    tokens, lacking = [], list[str]()
+    tokens, lacking = [], set[str]()
     both, sides = (tokenizers.source, tokenizers.target), [*zip(*profile.sample, strict=True)][:2]
     for tokenizer, lines, count in zip(both, sides, profile.characters, strict=True):
         pieces = sum(len(tokenizer.encode(line)) for line in lines)
         tokens.append(round(count * pieces / sum(map(len, lines))) + profile.pairs)
-        lacking += sorted({*b"".join(part for _, part in tokenizer.without_piece("".join(lines))).decode()} - {" "})
-    return tokens, lacking
+        lacking |= {*b"".join(part for _, part in tokenizer.without_piece("".join(lines))).decode()} - {" "}
+    return tokens, sorted(lacking)
 
 
 def _recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> str:

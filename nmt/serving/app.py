@@ -37,6 +37,10 @@ from nmt.translation.result import plain_json
 
 _FILES_KEPT, _FILE_SECONDS = 64, 1800
 _SECONDS = ("0.01", "0.03", "0.1", "0.3", "1", "3", "10", "30", "+Inf")  # the upper bounds of the histogram
+_METRICS = {
+    "nmt_requests_total": "counter", "nmt_request_seconds": "histogram", "nmt_characters_total": "counter",
+    "nmt_requests_waiting": "gauge",
+}  # fmt: skip
 _HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 
 Fields = TypeVar("Fields", DetectRequest, FileRequest, TextRequest)
@@ -62,7 +66,7 @@ class Server:
         self.service, self.settings, self.folder, self.log = service, settings, folder, log
         self._executor, self._running = ThreadPoolExecutor(settings.waiting), set[Future[Any]]()
         self._files: dict[str, str] = {}  # the names of translated files by their tokens
-        self._metrics = Counter[str]()
+        self._metrics = Counter({f'nmt_request_seconds_bucket{{le="{at}"}}': 0 for at in _SECONDS})
         self._page, self._policy = _page()
         self._endpoints: dict[str, Callable[[Request], Any]] = {
             "POST /translate": self.translate, "POST /translate_file": self.translate_file, "POST /detect": self.detect,
@@ -154,9 +158,12 @@ class Server:
 
     def metrics(self, _: Request) -> Any:
         """Return counts and times in the text format of Prometheus."""
-        types = "# TYPE nmt_requests_total counter\n# TYPE nmt_request_seconds histogram\n"
-        lines = [f"{name} {value}\n" for name, value in sorted(self._metrics.items())]
-        return PlainTextResponse(f"{types}{''.join(lines)}nmt_requests_waiting {len(self._running)}\n")
+        counts = {**self._metrics, "nmt_requests_waiting": len(self._running)}
+        text = ""
+        for name, kind in _METRICS.items():
+            values = (f"{key} {value}\n" for key, value in counts.items() if key.startswith(name))
+            text += f"# TYPE {name} {kind}\n{''.join(values)}"
+        return PlainTextResponse(text)
 
     async def _fields(self, request: Request, kind: type[Fields]) -> tuple[Fields, tuple[str, bytes]]:
         """Return the parameters of a request, JSON or a form of either kind, and a file. Raises RequestError."""

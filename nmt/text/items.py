@@ -112,6 +112,8 @@ for _ in range(5):
 # The end of a link of Markdown; `[i](a word)[/i]` is none.
 _LINK = r"\]\((?=[^()\s]*[/#.:{%$])(?:[^()\s]|\([^()\s]*+\))++(?: \"[^\"]*\")?\)"
 _HEX = "[0-9A-Fa-f]"
+# Commands of LaTeX that `\\n`, `\\r` and `\\t` begin, and those that often follow a bracket.
+_LATEX = "left|right|rangle|rfloor|rceil|rho|theta|tau|times|text[a-z]*|tan|nabla|neq|notin|frac|sqrt|sum|cdot"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 _KNOWN = (
     # URLs, hosts and e-mail addresses; ASCII, since Chinese may be adjacent
@@ -138,7 +140,7 @@ _KNOWN = (
     rf"|(?:(?<![\w:])(?::[A-Za-z][\w-]*+)++:)?`[^`]+`_{{0,2}}"
     rf"|\*{{2,3}}|~~|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-7]{{3}}|e)(?:\[[\d;]*m)?|\\\((?:[^()]|\([^()]*+\))*+\)"
     rf"|{_START}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))[^\s\"<>|:*?]*(?<![.,;!?)])"
-    rf"|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
+    rf"|\\(?:{_LATEX})(?![A-Za-z])|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
     # :name, :smile:, @:key, !name, ~name, --option, name()
     rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
     rf"|{_START}--[a-z][\w-]*|@:\([\w.]+\)"

@@ -152,7 +152,7 @@ class Training:
         self._set_last_step()
         self.save()
         self._lap()  # not a part of the next interval
-        self.console.info(f"the limit of {format_seconds(limit)} is reached after {progress.last_step:,} steps")
+        self.console.info(f"the limit of {format_seconds(limit)} will be reached at step {progress.last_step:,}")
         if settings.schedule.warmup >= progress.last_step:
             self.console.warn(f"train.schedule.warmup: {settings.schedule.warmup:,} steps are all of this training")
 

@@ -15,6 +15,8 @@ from nmt.text.typography import apply_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _FINAL = re.compile(r"(?<![.。?？!！])[.。?？!！]\Z")
+# Several final marks, of which models often keep one, and what they are put in place of.
+_FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!]{2,})\Z"), re.compile(r"[\s.。…?？!！]*\Z")
 
 
 class Choices(TypedDict, total=False):
@@ -58,12 +60,15 @@ class TranslateOptions:
         return f"{prefix}{' ' * rest.startswith(' ')}{self._typeset(source, normalize(rest))}".rstrip()
 
     def _as_source(self, source: str, prefix: str, rest: str) -> str:
-        """Return a translation that begins and ends as its source, which titles and labels do without capital and mark.
+        """Return a translation that begins and ends as its source: titles and labels without capital and mark.
 
         It keeps its capital if it begins with a word of the source or a term, and in languages with capital nouns.
         """
         if source[-1:].isalnum() and _FINAL.search(rest):
             rest = rest[:-1]
+        if rest.strip() and (marks := _FINAL_MARKS.search(source)):
+            is_chinese_ellipsis = primary_code(self.to) == "zh" and marks[0][0] in ".…"
+            rest = _ENDING.sub("……" if is_chinese_ellipsis else marks[0], rest, count=1)
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             kept = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()

@@ -259,6 +259,8 @@ def test_log_and_metrics_have_counts_and_no_texts(serve: Callable[..., Running])
     metrics = dict(re.findall(r"^(nmt_\S+) (\S+)$", send(running, "metrics")[2].decode(), flags=re.MULTILINE))
     assert metrics['nmt_requests_total{path="/translate",status="400"}'] == "1"
     assert metrics["nmt_characters_total"] == "13"
+    bounds = [float(name.split('"')[1]) for name in metrics if "bucket" in name]
+    assert bounds == sorted(bounds)
     assert metrics['nmt_request_seconds_bucket{le="+Inf"}'] == metrics["nmt_request_seconds_count"] == "4"
 
 

@@ -320,11 +320,15 @@ def test_typography_does_not_change_terms() -> None:
         ("the cat", "", "Micio. Gatto.", "Micio. Gatto"),
         ("in the USA", "", "USA.", "USA"),
         ("now", "Apri", " Adesso.", "Apri Adesso"),
+        ("Open...", "", "Apri.", "Apri..."),
+        ("Really?!", "", "Davvero?", "Davvero?!"),
+        ("Well…", "", "Bene...", "Bene…"),
     ],
 )
 def test_titles_and_labels_begin_and_end_as_their_sources(source: str, prefix: str, text: str, expected: str) -> None:
     assert options_for({"cat": "Micio"}).finished(source, prefix, text) == expected
     assert replace(options_for({}), to="de").finished("the cat", "", "Katze") == "Katze"
+    assert replace(options_for({}), to="zh").finished("Open...", "", "打开。") == "打开……"
 
 
 def test_diff_lists_missing_and_surplus_content() -> None:

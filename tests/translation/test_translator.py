@@ -510,7 +510,7 @@ def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, 
     assert (tmp_path / "out").read_text(encoding="utf-8") == "".join(f"{one.text}\n" for one in expected)
     (tmp_path / "a.json").write_text('{"a": "the cat sleeps .", "b": "{n, plural, other {cats}}"}', encoding="utf-8")
     (warning,) = translator.translate_file(str(tmp_path / "a.json"), tmp_path / "b.json", beam=1)
-    assert "1 plural or select message of ICU stays as it is" in warning
+    assert "1 message of ICU with a plural or select stays as it is" in warning
     assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["a"] == expected[0].text
     with pytest.raises(ConfigError, match="it is also read"):
         translator.translate_file(tmp_path / "text", tmp_path / "text")

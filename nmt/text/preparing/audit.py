@@ -42,6 +42,7 @@ class Remark:
     corpus: str
     text: str
     examples: tuple[str, ...] = ()
+    rule: str = ""  # that would remove what shows it, if it were applied
 
     def __str__(self) -> str:
         return "\n    ".join([f"{self.corpus}: {self.text}", *self.examples])
@@ -57,6 +58,7 @@ class _Property:
     text: str
     # Lines of the sample that are judged, evenly spread.
     judged: int = SAMPLE
+    rule: str = ""  # that would remove these lines
 
 
 def findings(
@@ -85,7 +87,7 @@ def findings(
                 continue
             if shown:
                 text = f"the {name} ({code}) {one.text.format(share)}"
-                found.append(Remark(corpus, text, tuple(shown[:_EXAMPLES])))
+                found.append(Remark(corpus, text, tuple(shown[:_EXAMPLES]), one.rule))
     return found
 
 
@@ -104,7 +106,7 @@ def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
     script = script_of(code)
     if filters is not None and not filters.language and "language" not in filters.keep:
         text = "is in another language in {}: data.filters.language: true removes such pairs"
-        yield _Property(lambda line: wrong_language(normalize(line), code), 0.005, text, judged=1_000)
+        yield _Property(lambda line: wrong_language(normalize(line), code), 0.005, text, 1_000, "language")
     advice = "convert the file again; the rule damaged removes such pairs from training text only"
     yield _Property(damage, 0, f"is decoded wrongly in {{}}: {advice}")
     advice = "another program divided it into pieces; join them, since nmt makes its own"

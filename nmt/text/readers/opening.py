@@ -97,7 +97,9 @@ def first_bytes(stream: BinaryIO) -> bytes:
 
 
 def _advice(raw: bytes) -> str:
-    encoding = "UTF-16" if b"\0" in raw or raw.startswith(_UTF16) else "LATIN1"
+    # most bytes of Chinese in GB18030 are none of ASCII, and few of a European language in Latin-1
+    has_wide = sum(byte >= 0x80 for byte in raw) > len(raw) // 3
+    encoding = "UTF-16" if b"\0" in raw or raw.startswith(_UTF16) else "GB18030" if has_wide else "LATIN1"
     return f"convert it from its encoding (LATIN1, UTF-16, GB18030, …): iconv -f {encoding} -t UTF-8 FILE > NEWFILE"
 
 

@@ -42,8 +42,8 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
             expected = f"{most}, since source and target are the columns {source + 1}, {target + 1}"
             raise DataError(
                 f"{path}:{number}: found {found}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
-                "Separate the columns with one tab, or set `columns` of this corpus in the recipe; other formats are "
-                "known by the ending of the name (.csv, .jsonl, .tmx, .xlf, .po)"
+                "Correct or remove the line; or set `columns` of this corpus in the recipe, or give another format its "
+                "ending (.csv, .jsonl, .tmx, .xlf, .po)"
             )
         else:
             yield SentencePair("", "", number)

@@ -48,6 +48,8 @@ _LINE_END = re.compile(r"\r+\n|\r|\n")
 # from the start of a run of spaces, and possessive: otherwise long runs take quadratic time
 SPACES = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
 
+_TABS = re.compile("([\t\f]+)")
+
 # In Chinese not before punctuation.
 _BREAKABLE = re.compile(rf" +|(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])")
 # The end of a line of three words or more that ends no sentence.
@@ -200,7 +202,7 @@ class Texts:
     def translation(self, line: Line, place: str) -> Line | None:
         """Return the translation of a text; None: the text stays as it is."""
         if ICU_ARGUMENT.search(str(line)):
-            self.keep("plural or select message of ICU", place)
+            self.keep("message of ICU with a plural or select", place)
             return None
         self.entries.append((line, place))
         return self._translate(line)
@@ -238,8 +240,15 @@ class Document:
 
 
 def read_text(text: str) -> Line:
-    """Find the items of a text that may have several lines; line breaks and the spaces around it stay."""
-    return joined(Line(part) if index % 2 else read(part) for index, part in enumerate(SPACES.split(text)))
+    """Find the items of a text that may have several lines; line breaks, tabs and the spaces around it stay."""
+    parts = list[Line]()
+    for index, part in enumerate(SPACES.split(text)):
+        if index % 2:
+            parts.append(Line(part))
+        else:
+            pieces = _TABS.split(part)
+            parts += [Line(ITEM, (Item(one),)) if number % 2 else read(one) for number, one in enumerate(pieces)]
+    return joined(parts)
 
 
 def read_coded(text: str, codes: re.Pattern[str], decode: Callable[[str], str] = str) -> Line:

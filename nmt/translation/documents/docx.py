@@ -25,6 +25,8 @@ _AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")
 _RUN = re.compile(r"<w:r>(?:<w:rPr>.*?</w:rPr>(?!</w:rPrChange>))?|</w:r>")
 _MOST_UNPACKED = 1 << 25  # bytes: an archive of some kilobytes may unpack to gigabytes
 _EMPTY = re.compile(r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>|<w:(hyperlink|ins)\b[^>]*></w:\1>")
+# The parts of a link between which a text was divided.
+_DIVIDED = re.compile(r"(<w:hyperlink\b[^>]*>)((?:(?!</?w:hyperlink\b).)*)</w:hyperlink>\1")
 
 
 def write_docx(data: bytes, name: str, texts: Texts) -> bytes:
@@ -75,4 +77,7 @@ def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) ->
     if (translation := texts.translation(line, place)) is not None and translation != line:
         made = formed(translation, lambda text: f'<w:t xml:space="preserve">{escape(text)}</w:t>' if text else "")
         made = f"{head}{spans[0][1][1]}{begin}{made}{end}{spans[-1][1][0]}{tail}"
-        paragraph[:] = etree.fromstring(_EMPTY.sub("", _EMPTY.sub("", made)))[:]
+        made, divided = _EMPTY.sub("", _EMPTY.sub("", made)), 1
+        while divided:
+            made, divided = _DIVIDED.subn(r"\1\2", made)
+        paragraph[:] = etree.fromstring(made)[:]

@@ -93,7 +93,7 @@ def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
                 continue
             place = content.place(start) if is_lines else one.place or "the only string"
             if one.is_for_programs and not options.columns:
-                texts.keep("string by its key or form (--column KEY)", place)
+                texts.keep("string that programs read, by its key or form (--column KEY),", place)
             elif options.into in (None, one.place):
                 raw = content.text[one.start : one.end]
                 yield one.start, one.end, texts.replaced(raw, read_text(str(one.value)), place, _quoted)

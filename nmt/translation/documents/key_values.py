@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from nmt.text.items import Line
-from nmt.translation.documents.document import Content, Replacement, Texts, read_text
+from nmt.translation.documents.document import Content, Replacement, Texts, formed, read_coded, read_text
 
 # https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io.Reader-
 _PROPERTY = re.compile(
@@ -17,6 +17,8 @@ _STRING = re.compile(
     r'/\*[\s\S]*?\*/|//[^\r\n]*|(?:"(?:[^"\\]|\\[\s\S])*"|(?<![\w.-])[\w.-]++)\s*+=\s*"(?P<value>(?:[^"\\]|\\[\s\S])*)"\s*;'
 )
 _ESCAPE = re.compile(r"\\(?:[uU]([\dA-Fa-f]{4})|(\r\n|[\s\S])[ \t\f]*)")
+# Literals of messages in quotes (java.text.MessageFormat): the braces inside are text.
+_QUOTED = re.compile(r"(?<!')('[^'\s]*[{}][^'\s]*'(?!'))")
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
@@ -40,12 +42,13 @@ def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
             continue
         text = _ESCAPE.sub(lambda one: _unescaped(one, is_java), value)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        is_message = is_java and bool(re.search(r"\{\d", text)) and "'" not in text.replace("''", "")
+        is_message = is_java and bool(re.search(r"\{\d", text)) and "'" not in _QUOTED.sub("", text.replace("''", ""))
 
         def form(line: Line, is_message: bool = is_message) -> str:
-            return _escaped(str(line).replace("'", "''") if is_message else str(line), is_java, is_ascii)
+            made = formed(line, lambda part: part.replace("'", "''")) if is_message else str(line)
+            return _escaped(made, is_java, is_ascii)
 
-        line = read_text(text.replace("''", "'") if is_message else text)
+        line = read_coded(text, _QUOTED, lambda part: part.replace("''", "'")) if is_message else read_text(text)
         yield *match.span("value"), texts.replaced(value, line, content.place(match.start("value")), form)
 
 

@@ -18,8 +18,14 @@ from nmt.translation.documents.document import Content, Replacement, Texts, code
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
 # Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
 _DESTINATION = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^][]*\])?"
+# As GitHub and Jupyter write mathematics; no sums of money: `$5 and $6`.
+_MATHEMATICS = (
+    r"\$\$(?s:.+?)\$\$|\\\[(?s:.+?)\\\]|\\\((?s:.+?)\\\)|\\begin\{[^{}]*\}(?s:.+?)\\end\{[^{}]*\}"
+    r"|(?<![\w$\\])\$(?![\s$])(?:[^$\\\n]|\\.)+(?<!\s)\$(?![\w$])"
+)
 _CODE = re.compile(
-    r"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
+    rf"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|{_MATHEMATICS}"
+    r"|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
     rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
 )

@@ -10,6 +10,7 @@ from html import escape, unescape
 from typing import NamedTuple
 
 from nmt.text.items import Item, Line, Role, joined, read
+from nmt.text.languages import primary_code
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
 from nmt.translation.documents.xliff import parsed_xml
 
@@ -34,6 +35,7 @@ _VOID, _RAW = {"img", "wbr", "br"}, {"script", "style", "textarea"}
 # Elements whose content stays.
 _KEPT = {"pre", "svg", "math", "noscript", "template", "object", "code", "kbd", "samp", "var", "xliff:g", *_RAW}
 _NOT_TRANSLATED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|\sclass\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE)
+_LANGUAGE = re.compile(r"<(?!html\b|body\b)[^>]*\slang\s*=\s*[\"']?([A-Za-z][\w-]*)", re.IGNORECASE)
 
 
 class _Piece(NamedTuple):
@@ -45,8 +47,8 @@ class _Piece(NamedTuple):
     item: Item | None = None
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
-    """Yield the pieces of a document."""
+def _pieces(text: str, languages: tuple[str, str] = ("", "")) -> Iterator[_Piece]:
+    """Yield the pieces of a document; elements in other languages than those of the translation stay."""
     position, unclosed = 0, set[str]()
     while match := _CODE.search(text, position):
         if position < match.start():
@@ -54,14 +56,23 @@ def _pieces(text: str) -> Iterator[_Piece]:
         name, position = (match["name"] or "").lower(), match.end()
         is_pair = name and name not in _VOID and not match[0].endswith("/>")
         role: Role = "single" if not is_pair else "closing" if match["closes"] else "opening"
-        if role == "opening" and (name in _KEPT or _NOT_TRANSLATED.search(match[0])) and name not in unclosed:
+        start, stays = match.start(), bool(_NOT_TRANSLATED.search(match[0])) or _is_foreign(match[0], languages)
+        if role == "opening" and (name in _KEPT or stays) and name not in unclosed:
             if end := _element_end(text, name, position):
+                if name == "textarea" and not stays:  # its attributes may have text
+                    yield _Piece(start, position, name, Item(match[0], "single", name))
+                    start = position
                 position, role = end, "single"
             else:
                 unclosed.add(name)
-        item = Item(text[match.start() : position], role, name if position == match.end() else "")
-        yield _Piece(match.start(), position, name, item)
+        item = Item(text[start:position], role, name if position == match.end() else "")
+        yield _Piece(start, position, name, item)
     yield _Piece(position, len(text))
+
+
+def _is_foreign(tag: str, languages: tuple[str, str]) -> bool:
+    language = _LANGUAGE.match(tag) if all(languages) else None
+    return language is not None and primary_code(language[1]) not in map(primary_code, languages)
 
 
 def _element_end(text: str, name: str, start: int) -> int | None:
@@ -77,7 +88,7 @@ def _element_end(text: str, name: str, start: int) -> int | None:
 def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the texts of elements that are no part of a sentence, and of the attributes that people read."""
     run, tags, end = list[_Piece](), dict[str, str](), len(content.text)  # tags with translated attributes
-    for piece in (*_pieces(content.text), _Piece(end, end, "end")):
+    for piece in (*_pieces(content.text, content.options.languages), _Piece(end, end, "end")):
         if piece.item and piece.item.name:
             tags[piece.item.text] = _with_attributes(content, texts, piece.start, piece.item.text)
         if _INLINE.fullmatch(piece.element):

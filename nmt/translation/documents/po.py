@@ -58,17 +58,19 @@ def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
             count = int(stated[1][:10]) if stated else 0  # Python refuses more than 4,300 digits
             if count > _MOST_FORMS:
                 raise content.error(start, f"nplurals={count}, expected at most {_MOST_FORMS}")
-        elif not any(message[keyword].string for keyword in forms):
+        else:
             number = 1 if plural is None else count or len(forms)
-            for before, keyword in list(pairwise(forms))[number - 1 :]:  # as many as the template has
-                yield message[before].end, message[keyword].end, ""
-            for form in range(number):
-                text = msgid if plural is None or (form == 0 and number > 1) else plural.string
+            keywords = ["msgstr"] if plural is None else [f"msgstr[{form}]" for form in range(number)]
+            empty = [keyword for keyword in keywords if keyword not in message or not message[keyword].string]
+            if len(empty) == number:
+                for before, keyword in list(pairwise(forms))[number - 1 :]:  # as many as the template has
+                    yield message[before].end, message[keyword].end, ""
+            made = list[Replacement]()
+            for keyword in empty:
+                text = msgid if plural is None or (keyword == "msgstr[0]" and number > 1) else plural.string
                 translation = texts.translation(read_coded(text, _CODES, _unescaped), content.place(start))
-                if translation is not None:
-                    yield _written(content, message, "msgstr" if plural is None else f"msgstr[{form}]", translation)
-                    if form == 0:
-                        yield from _fuzzy(content, message)
+                made += [] if translation is None else [_written(content, message, keyword, translation)]
+            yield from [*made, *(_fuzzy(content, message) if made else ())]
 
 
 def _unescaped(text: str) -> str:

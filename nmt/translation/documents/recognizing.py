@@ -30,7 +30,7 @@ _CONTENT: dict[str, re.Pattern[str]] = {
     "jsonl": re.compile(rf"\{{\s*{_STRING}[ \t]*:.*\}}[ \t]*\r?\n\{{[ \t]*{_STRING}[ \t]*:"),
     "json": re.compile(rf"\{{\s*{_STRING}\s*:|\[\s*(?:\{{\s*\"|{_STRING}\s*[,\]])"),
     "xliff": re.compile(r"(?:<[?!][^>]*>\s*)*<(?:\w+:)?xliff\b"),
-    "android": re.compile(r"(?:<[?!][^>]*>\s*)*<resources\b"),
+    "android": re.compile(r"(?:(?:<!--(?s:.*?)-->|<!DOCTYPE[^[>]*(?:\[[^]]*\])?\s*>|<[?!][^>]*>)\s*)*<resources\b"),
     "html": re.compile(r"(?:<\?xml[^>]*>\s*|<!--(?s:.*?)-->\s*)*(?:<!doctype html\b|<html\b|<head\b|<body\b)", re.I),
     "XML": re.compile(r"<\?xml\b|<!doctype\b|<[A-Za-z][^<>]*>\s*\n\s*<", re.IGNORECASE),
 }

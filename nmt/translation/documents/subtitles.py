@@ -19,7 +19,8 @@ _TIMES = {
 }
 # Damaged times, since the text of a subtitle may be a time or have an arrow.
 _LIKE_TIMES = re.compile(rf"\s*{_SRT_MOMENT}\s*[-–—=]*>+\s*{_SRT_MOMENT}")
-_TAG = re.compile(r"(</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\})")
+# Tags, and the dash of another speaker in the line.
+_TAG = re.compile(r"(</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}|(?<=[.!?…\"”])\s+[-–—](?=[^\W\d]))")
 _DASH = r"[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))"
 # The start of a line that belongs to another speaker than the line before.
 _SPEAKER = re.compile(rf"\s*(?:<(?!v)[^<>]*>|\{{\\[^{{}}]*\}})*(?:{_DASH}|<v[\s.>])")

@@ -81,7 +81,10 @@ def test_decode_line_takes_any_bytes(raw: bytes) -> None:
         (b"x\n" * 40_000 + b"perch\xe9 no\n", r"a:40001: not UTF-8: found the byte 0xE9 at byte 6 .* -f LATIN1"),
         ("perché\n".encode("utf-16-le"), r"a: expected text in UTF-8, 8 of the first 14 bytes .* iconv -f UTF-16"),
         ("今天\n".encode("utf-16"), r"a: expected text in UTF-8, \d of .* iconv -f UTF-16"),
-        ("今天下雨，我们不去\n".encode("gb18030"), r"a: expected text in UTF-8, 1\d of the first 19 bytes .*GB18030"),
+        (
+            "今天下雨，我们不去\n".encode("gb18030"),
+            r"a: expected text in UTF-8, 1\d of the first 19 .* -f GB18030",
+        ),
     ],
 )
 def test_other_encodings_are_refused_with_the_place_and_the_command_that_converts(

@@ -66,3 +66,20 @@ def test_content_is_recognized_and_damage_is_an_error(data: bytes, monkeypatch: 
     monkeypatch.setitem(sys.modules, "docx", None)
     with pytest.raises(ConfigError, match="pip install python-docx"):
         read("docx", data)
+
+
+def test_a_link_with_a_field_stays_one_link() -> None:
+    """As Word writes the lines of a table of contents."""
+    document = docx.Document()
+    field = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'.format
+    page = f"{field('begin')}<w:r><w:instrText>PAGEREF a</w:instrText></w:r>{field('separate')}"
+    page += f"<w:r><w:t>3</w:t></w:r>{field('end')}"
+    runs_of_link = f"<w:r><w:t>The cat</w:t></w:r><w:r><w:tab/></w:r>{page}"
+    start = f'<w:hyperlink xmlns:w="{document.element.nsmap["w"]}" w:anchor="_Toc1">'
+    link = docx.oxml.parse_xml(f"{start}{runs_of_link}</w:hyperlink>")
+    document.add_paragraph()._p.append(link)
+    made = docx.Document(BytesIO(translated(read("docx", saved(document))))).paragraphs[0]._p
+    (found,) = made.xpath("./w:hyperlink")
+    assert [one.text for one in made.xpath(".//w:t")] == ["THE CAT", "3"]
+    kinds = [one.get(one.nsmap["w"].join("{}") + "fldCharType") for one in found.xpath(".//w:fldChar")]
+    assert kinds == ["begin", "separate", "end"]

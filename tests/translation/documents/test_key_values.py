@@ -75,3 +75,14 @@ def test_what_is_written_is_read(value: str, format_: str) -> None:
     text = "a=b\n" if format_ == "properties" else '"a" = "b";\n'
     made = translated(read(format_, text), lambda _: value)
     assert [str(line).replace("\t", " ") for line in texts(read(format_, made))] == [value.replace("\t", " ")]
+
+
+def test_quoted_braces_of_messages_of_java_stay_and_other_apostrophes_are_doubled() -> None:
+    text = "a=Is it '{'x'}' {0}\nb=Don''t use '{0}' {1}\nc=It's {0}\n"
+    made = translated(read("properties", text), lambda line: f"{line} l'ora").decode()
+    assert made == "a=Is it '{'x'}' {0} l''ora\nb=Don''t use '{0}' {1} l''ora\nc=It's {0} l'ora\n"
+
+
+@pytest.mark.parametrize(("format_", "text"), [("properties", "a=One\\tTwo"), ("strings", '"a" = "One\\tTwo";')])
+def test_tabs_inside_a_text_stay(format_: str, text: str) -> None:
+    assert translated(read(format_, text)).decode() == text.replace("One", "ONE").replace("Two", "TWO")

@@ -1,5 +1,6 @@
 """Markdown: which texts are translated, links and emphasis, and everything that stays."""
 
+import pytest
 from markdown_it import MarkdownIt
 
 from tests.translation.documents.writing import read, texts, translated
@@ -89,3 +90,12 @@ def test_links_and_emphasis_are_pairs() -> None:
         ("[", "opening"), ("*", "opening"), ("*", "closing"), ("](a.html)", "closing"), ("**", "opening"),
         ("**", "closing"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "code", ["$a, b$", "$$\nx = a (y)\n$$", r"\(a, b\)", "\\[\na\n\\]", "\\begin{align}\na &= b\n\\end{align}"]
+)
+def test_mathematics_stays(code: str) -> None:
+    text = f"Let {code} be\n\n{code}\n"
+    assert translated(read("markdown", text)).decode() == f"LET {code} BE\n\n{code}\n"
+    assert texts(read("markdown", "It is $5 and $6 here.")) == ["It is $5 and $6 here."]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from nmt.errors import DataError
+from nmt.translation.documents.translating import html_document
 from tests.translation.documents.writing import read, texts, translated
 
 PAGE = """<!DOCTYPE html>
@@ -184,3 +185,11 @@ def test_text_in_an_encoding_of_the_file_is_written_in_it(format_: str) -> None:
     data = f'{start}<string name="a">è</string>{end}'.encode("latin-1")
     assert translated(read(format_, data)) == data.replace("è".encode("latin-1"), "È".encode("latin-1"))
     assert b"&#9731;" in translated(read(format_, data), lambda _: "\u2603")
+
+
+def test_elements_in_a_third_language_stay_and_text_areas_have_attributes() -> None:
+    page = '<html lang="en"><p lang="fr">Non</p><p lang="en-GB">Yes</p><textarea placeholder="Your name">no</textarea>'
+    document = read("html", page)
+    assert texts(document) == ["Yes", "Your name"]
+    assert translated(document).decode() == page.replace("Yes", "YES").replace("Your name", "YOUR NAME")
+    assert texts(html_document(page)) == ["Non", "Yes", "Your name"]  # for any languages

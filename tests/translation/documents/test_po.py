@@ -151,3 +151,18 @@ def test_polib_reads_what_was_written(messages: list[tuple[str, str]]) -> None:
     file.extend(polib.POEntry(msgid=msgid, msgstr=msgstr) for msgid, msgstr in messages)
     made = polib.pofile(translated(read("po", str(file)), str).decode())
     assert [(one.msgid, one.msgstr) for one in made] == [(msgid, msgstr or msgid) for msgid, msgstr in messages]
+
+
+def test_empty_forms_of_a_plural_are_filled() -> None:
+    text = """msgid ""
+msgstr "Plural-Forms: nplurals=3;"
+
+msgid "%d cat"
+msgid_plural "%d cats"
+msgstr[0] "%d gatto"
+msgstr[1] ""
+"""
+    made = translated(read("po", text)).decode()
+    assert made == text.replace('msgid "%d cat"', '#, fuzzy\nmsgid "%d cat"').replace(
+        'msgstr[1] ""\n', 'msgstr[1] "%d CATS"\nmsgstr[2] "%d CATS"\n'
+    )

@@ -28,6 +28,7 @@ def recognized(name: str | None, content: str | bytes) -> Format:
         ('<?xml version="1.0"?>\n<!-- x -->\n<xliff version="1.2">', "xliff"),
         ("<!DOCTYPE html>\n<html>", "html"), ('<!-- x -->\n<html lang="en">', "html"),
         ('<?xml version="1.0"?><resources>\n<string name="a">Hi</string>', "android"),
+        ('<!-- by <a@b.example> --><!DOCTYPE resources [ <!ENTITY a "b"> ]>\n<resources>\n<string', "android"),
         ("id\ttext\n1\tHi there, you\n2\tHo\n", "tsv"), ('id,text\n1,"Hi, you"\n2,Ho\n', "csv"),
         ("a;b\n1;x\n2;y\n", "csv"),
         ("{0} files\n", "text"), ("{name} is here\n{name}\n", "text"), ("[b]Hi[/b]\n", "text"),

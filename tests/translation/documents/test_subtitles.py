@@ -138,3 +138,9 @@ def test_codes_are_markup_and_characters_are_escaped() -> None:
         "</i>",
     ]
     assert translated(document).decode().endswith(f"\n{cue.replace('Tom', 'TOM').replace('&amp;c', '&amp;C')}\n")
+
+
+def test_a_dash_behind_a_full_stop_is_that_of_another_speaker() -> None:
+    document = read("srt", "1\n00:00:01,000 --> 00:00:02,500\n-He is here. -Who? A-b - c.\n")
+    assert [line.text.replace("\ufffc", "#") for line, _ in document.texts.entries] == ["He is here.#Who? A-b - c."]
+    assert translated(document).decode().endswith("-HE IS HERE. -WHO? A-B - C.\n")

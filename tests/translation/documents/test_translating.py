@@ -72,7 +72,7 @@ def test_messages_of_icu_stay_with_a_warning(model: Path, tmp_path: Path, capita
     source.write_text('{"a": "{n, plural, one {# file} other {# files}}", "b": "Open"}')
     done = run_command("translate", "-m", model, "-i", source)
     assert done.stdout == source.read_text().replace("Open", "OPEN")
-    assert "warning: 1 plural or select message of ICU stays as it is: a\n" in done.stderr
+    assert "warning: 1 message of ICU with a plural or select stays as it is: a\n" in done.stderr
     assert capitals == ["Open"]
 
 
