@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from errno import EEXIST
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ from nmt.model.stored import AlignmentHeads, read_configuration
 from nmt.report.run_records import read_test_scores
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.files import replace_link, write_output
+from nmt.system.files import json_digest, replace_link, write_output
 from nmt.text.corpus import read_pairs
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
@@ -57,7 +57,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
         corpus = prepared_corpus(recipe, run, console, restart)
         with oom_explained(choose_device(recipe.runtime)):
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
-            scored = on_rank_zero(lambda: not restart and is_scored(recipe, run))
+            scored = on_rank_zero(lambda: not restart and is_scored(recipe, run, tests))
             on_rank_zero(lambda: run.open(recipe, restart))
             if recipe.train.tensorboard:  # a folder without `latest`, which would be a second run there
                 on_rank_zero(lambda: link(BOARDS / run.path.name, run.path / "tensorboard", console))
@@ -208,12 +208,16 @@ def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory
     return best_heads(translator.engine, translator.models[0].settings, encoded, budget, tags)
 
 
-def is_scored(recipe: Recipe, run: RunDirectory) -> bool:
+def is_scored(recipe: Recipe, run: RunDirectory, tests: Sequence[ScoredText]) -> bool:
     """Return whether the run has scores of this test text with these settings of the search."""
-    if not (run.path / "test.json").exists():
-        return False
-    before = load_recipe(run.recipe)
-    return (before.data.test, before.decode) == (recipe.data.test, recipe.decode)
+    scores = read_test_scores(run.path / "test.json")
+    has_scores_of_text = bool(scores) and scores[0].get("text") == digest_of_texts(tests)
+    return has_scores_of_text and load_recipe(run.recipe).decode == recipe.decode
+
+
+def digest_of_texts(texts: Sequence[ScoredText]) -> str:
+    """Return a digest of sources and references, by which the scores of another test text are recognized."""
+    return json_digest([[text.language, text.tag, text.sources, text.references] for text in texts])
 
 
 def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, console: Console) -> None:
@@ -225,7 +229,7 @@ def evaluate_tests(recipe: Recipe, texts: list[ScoredText], run: RunDirectory, c
         result = evaluate(loaded, recipe.runtime, texts, show)
     if distributed.rank() == 0:
         scores = [
-            ({"language": text.language} if len(texts) > 1 else {}) | asdict(score)
+            {"text": digest_of_texts(texts)} | ({"language": text.language} if len(texts) > 1 else {}) | asdict(score)
             for text, pair in zip(texts, result.scores, strict=True)
             for score in pair
         ]

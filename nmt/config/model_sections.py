@@ -171,7 +171,7 @@ class Stop(Section):
     """The limits of training; the first one that is reached ends it."""
 
     steps: PositiveInt | None = 100_000
-    """Number of updates."""
+    """Number of updates. With a limit of epochs or time, there is none by default."""
     epochs: Annotated[PositiveInt | None, Field(examples=[30])] = None
     """Number of passes over the training text."""
     minutes: Annotated[float | None, Field(gt=0, le=1e8, examples=[10])] = None
@@ -188,6 +188,12 @@ class Stop(Section):
         """The limit in time, None if there is none."""
         limits = [limit * unit for limit, unit in ((self.minutes, 60), (self.hours, 3600)) if limit is not None]
         return min(limits, default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_limit(cls, data: Any) -> Any:
+        has_other = isinstance(data, dict) and any(data.get(key) is not None for key in ("epochs", "minutes", "hours"))
+        return {"steps": None, **data} if has_other else data
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:

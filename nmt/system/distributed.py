@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -58,6 +59,8 @@ def connect(device: "torch.device") -> Iterator[None]:
                 "that ended first is elsewhere in this output. The same command continues from the last checkpoint"
             ) from error
         raise
+    finally:
+        _long_timeout_group.cache_clear()
     dist.destroy_process_group()
 
 
@@ -74,6 +77,7 @@ def _init_process_group(device: "torch.device") -> None:
         # (https://github.com/pytorch/pytorch/issues/135712)
         store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(backend, timeout=_TIMEOUT, store=store, rank=number, world_size=count)
+    _long_timeout_group()
 
 
 def rank() -> int:
@@ -136,17 +140,17 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
     import torch.distributed as dist
 
     remaining = iter(items if rank() == 0 else ())
-    with _long_timeout_group() as group:
-        while True:
-            batch = [list(islice(remaining, world_size()))]
-            dist.broadcast_object_list(batch, src=0, group=group)
-            if not batch[0]:
-                break
-            done = [work(item) for item in batch[0][rank() : rank() + 1]]
-            results: list[list[Result]] = [[] for _ in range(world_size())]
-            dist.gather_object(done, results if rank() == 0 else None, group=group)
-            for result in results:
-                yield from result
+    group = _long_timeout_group()
+    while True:
+        batch = [list(islice(remaining, world_size()))]
+        dist.broadcast_object_list(batch, src=0, group=group)
+        if not batch[0]:
+            break
+        done = [work(item) for item in batch[0][rank() : rank() + 1]]
+        results: list[list[Result]] = [[] for _ in range(world_size())]
+        dist.gather_object(done, results if rank() == 0 else None, group=group)
+        for result in results:
+            yield from result
 
 
 def on_rank_zero(work: Callable[[], Result]) -> Result:
@@ -165,18 +169,19 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
             outcome[0] = work()
         except NMTError as caught:
             error, outcome[1] = caught, str(caught)
-    with _long_timeout_group() as group:
-        dist.broadcast_object_list(outcome, src=0, group=group)
+    dist.broadcast_object_list(outcome, src=0, group=_long_timeout_group())
     if outcome[1] is not None:
         raise error or NMTError(outcome[1])
     return cast(Result, outcome[0])
 
 
-@contextmanager
-def _long_timeout_group() -> "Iterator[ProcessGroup]":
-    """Yield a group whose collectives wait until rank 0 has finished work that only it does. Collective."""
+@cache
+def _long_timeout_group() -> "ProcessGroup":
+    """Return a group whose collectives wait until rank 0 has finished work that only it does.
+
+    It is made when the processes are connected: then the end of one of them is noticed by the others at once.
+    """
     import torch.distributed as dist
 
-    group = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
-    yield group
-    dist.destroy_process_group(group)
+    group: ProcessGroup = dist.new_group(timeout=_LONG_TIMEOUT, backend="gloo")
+    return group

@@ -187,7 +187,9 @@ class Marker(NamedTuple):
         """Return the content of the file, {} if there is none or another program wrote it. Raises DamagedError."""
         if not os.path.lexists(directory / self.name):
             return {}
-        content = read_json(directory / self.name, "copy the folder again, or remove the folder if nmt made it")
+        content = read_json(
+            directory / self.name, f"copy it again, or write {json.dumps(self.header)} into it if nmt made this folder"
+        )
         return content if isinstance(content, dict) and content.get("format") == self.format else {}
 
     def write(self, directory: Path, content: dict[str, Any] | None = None) -> None:
@@ -286,8 +288,19 @@ def read_json(file: Path, remedy: str) -> Any:
             raise ValueError(f"expected a file of at most {_LARGEST:,} bytes")
         return parse_json(text)
     except (OSError, ValueError) as error:
+        raise_unless_damage(error)
         reason = error.strerror if isinstance(error, OSError) else error
         raise DamagedError(f"{file}: damaged, or not written by nmt: {reason}; {remedy}") from None
+
+
+def raise_unless_damage(error: OSError | ValueError) -> None:
+    """Raise an error of the disk or of permissions, which may be none the next time and is no damage of a file."""
+    if isinstance(error, OSError) and error.errno not in _DAMAGE:
+        raise error
+
+
+# What is there is another kind of file.
+_DAMAGE = (errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
 
 
 _COPY = "copy the directory again, or use another checkpoint of its run"
@@ -347,6 +360,7 @@ def _check(other: Path, recorded: object, file: Path) -> None:
             problem = f"damaged: its content is not what was saved (size or SHA-256 differs); {_COPY}"
     except FileNotFoundError:
         problem = f"missing, though {file.name} lists it; copy the whole directory"
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        raise_unless_damage(error)
         problem = "not a regular file in this directory; copy the file itself, not a link to it"
     raise DamagedError(f"{other}: {problem}")

@@ -54,7 +54,8 @@ def remove_checkpoint(directory: Path) -> None:
         directory.unlink()
         return
     for name in _FILES:
-        (directory / name).unlink(missing_ok=True)
+        with suppress(IsADirectoryError):  # which a user has put there
+            (directory / name).unlink(missing_ok=True)
     remove_unfinished(directory)
     with suppress(OSError):  # it is not empty
         directory.rmdir()

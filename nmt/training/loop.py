@@ -69,13 +69,14 @@ class Training:
         frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
         of_them = f" ({frozen:,} of them frozen)" if frozen else ""
         resumed = f", resuming after step {self.progress.step:,}" if self.progress.step else ""
+        updates = f"{self.updates_an_epoch:,.{0 if self.updates_an_epoch >= 10 else 1}f}"
         rows = (
             ("training", f"{recipe.name}, {recipe.languages.names}"),
             ("model", f"{model.parameter_count():,} parameters{of_them}: {recipe.model.encoder_layers} + "
                       f"{recipe.model.decoder_layers} layers, dim {recipe.model.dim}, "
                       f"{len(self.corpus.tokenizers.target):,} pieces"),
             ("device", f"{ranks}{device}{threads}, {self.updater.kernels.precision}"),
-            ("text", f"{counted(len(self.stream.split), 'pair')} in {self.updates_an_epoch:,.0f} updates per epoch"),
+            ("text", f"{counted(len(self.stream.split), 'pair')} in {updates} updates per epoch"),
             ("run", f"{self.run.path}{resumed}"),
         )  # fmt: skip
         self.console.info("\n".join(f"{name:<10}{value}" for name, value in rows))
@@ -114,6 +115,9 @@ class Training:
                 self.validate()
             self.save()
             received = int(max(number for (number,) in distributed.exchange(interruption.signal or 0))) or None
+        if progress.skipped_in_a_row:
+            last = counted(progress.skipped_in_a_row, "last update")
+            self.console.warn(f"not finite: {last}; the training diverges: lower the rate of train.schedule")
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
         return reason, received
 
@@ -152,7 +156,8 @@ class Training:
         self._set_last_step()
         self.save()
         self._lap()  # not a part of the next interval
-        self.console.info(f"the limit of {format_seconds(limit)} will be reached at step {progress.last_step:,}")
+        if progress.last_step > progress.step:
+            self.console.info(f"the limit of {format_seconds(limit)} will be reached at step {progress.last_step:,}")
         if settings.schedule.warmup >= progress.last_step:
             self.console.warn(f"train.schedule.warmup: {settings.schedule.warmup:,} steps are all of this training")
 
@@ -221,7 +226,7 @@ class Training:
     def _diverged(self, reason: str) -> ModelError:
         return ModelError(
             f"{reason}: lower train.schedule's rate or lengthen its warmup, and start over with --restart or with "
-            f"'run' set to another folder; the checkpoints in {self.run.path} are from before"
+            f"'run' set to another folder; the older checkpoints in {self.run.path} are from before"
         )
 
     def _warn_of_kernels(self) -> None:

@@ -1,6 +1,7 @@
 """Whether a run may continue with a recipe, and how it continues: from its newest checkpoint that is not damaged."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from nmt.config import Recipe, RuntimeSettings, load_recipe
@@ -61,10 +62,10 @@ def changed_environment(run: RunDirectory, runtime: RuntimeSettings) -> list[str
 
 def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> None:
     """Raise ConfigError if the run was trained on another text than that of a prepared corpus."""
-    try:
-        trained_on = read_progress(run.saved()[-1]).corpus if run.saved() else ""
-    except DamagedError:
-        return  # the newest whole checkpoint is searched later
+    trained_on = ""
+    for directory in run.saved():  # of damaged ones, whose search comes later, an older one states it, too
+        with suppress(DamagedError):
+            trained_on = read_progress(directory).corpus
     if trained_on not in ("", manifest.training_fingerprint(recipe.data)):
         raise ConfigError(
             f"{run.path}: the texts or their preparation have changed since this run was started; undo the "
@@ -102,24 +103,38 @@ def resume(run: RunDirectory, updater: Updater, warn: Callable[[str], None] = la
 
 
 def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None:
-    """Return the newest checkpoint that is whole, and remove newer ones. Raises DamagedError if all are damaged."""
-    damage: DamagedError | None = None
+    """Return the newest checkpoint that is whole; remove damaged ones among newer ones and among the best.
+
+    Raises DamagedError if all are damaged.
+    """
+    progress, damage = None, dict[Path, DamagedError]()
     for directory in reversed(run.saved()):
-        try:
-            read_configuration(directory, [OPTIMIZER_FILE])  # checks the digests of the other files
-            progress = read_progress(directory)
-            if directory != run.checkpoint(progress.step):
-                raise DamagedError(f"{directory / PROGRESS_FILE}: damaged: it is that of step {progress.step:,}")
-        except DamagedError as error:
-            damage = damage or error
-            continue
-        for newer in run.saved():
-            if newer > directory:
-                remove_checkpoint(newer)
-        if damage is not None:
-            warn(f"{damage}; removed, resuming from {directory.name}")
-        run.link(progress)
-        return directory
-    if damage is not None:
-        raise DamagedError(f"{damage}; no checkpoint here is whole: start over with --restart")
-    return None
+        progress = _progress_of_whole(run, directory, damage)
+        if progress is not None:
+            break
+    if progress is None:
+        for error in damage.values():
+            raise DamagedError(f"{error}; no checkpoint here is whole: start over with --restart")
+        return None
+    newest = run.checkpoint(progress.step)
+    older = [run.checkpoint(step) for *_, step in progress.best if step < progress.step]
+    any(_progress_of_whole(run, directory, damage) for directory in older if is_checkpoint(directory))
+    for directory, error in damage.items():
+        resuming = f", resuming from {newest.name}" if directory > newest else ""
+        warn(f"{str(error).partition(';')[0]}; this checkpoint is removed{resuming}")
+        remove_checkpoint(directory)
+    run.link(progress)
+    return newest
+
+
+def _progress_of_whole(run: RunDirectory, directory: Path, damage: dict[Path, DamagedError]) -> Progress | None:
+    """Return the progress in a checkpoint; of a damaged one None, and its damage is added to that of others."""
+    try:
+        read_configuration(directory, [OPTIMIZER_FILE])  # checks the digests of the other files
+        progress = read_progress(directory)
+        if directory != run.checkpoint(progress.step):
+            raise DamagedError(f"{directory / PROGRESS_FILE}: damaged: it is that of step {progress.step:,}")
+    except DamagedError as error:
+        damage[directory] = error
+        return None
+    return progress

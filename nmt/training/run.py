@@ -31,6 +31,7 @@ from nmt.config import Recipe, load_recipe, recipe_to_yaml
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.device import environment
 from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import CONFIG_FILE
 from nmt.system import distributed
 from nmt.system.files import (
     disk_errors,
@@ -85,6 +86,8 @@ class RunDirectory:
         remove_unfinished(self.path, _UNFINISHED)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
+            for directory in self.saved():  # without it they are none, so that none is resumed if this is killed
+                (directory / CONFIG_FILE).unlink()
             events = self.path.glob("tensorboard/events.out.tfevents.*")
             own = (self.path / name for name in ("best", "last", "valid.txt"))
             for file in (self.metrics, *own, *events):
@@ -112,12 +115,13 @@ class RunDirectory:
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int | Literal["all"]) -> None:
         """Write the checkpoint of the current step, or only its progress if it exists, and point `last` at it.
 
-        All others except the best few are removed, unless all stay.
+        All others except the best few are removed, unless all stay, or the last update was not finite: the training may
+        have diverged, and an older checkpoint be from before.
         """
         directory = self.checkpoint(progress.step)
         write_checkpoint(directory, loaded, updater, progress)
         self.link(progress)
-        if keep_best == "all":
+        if keep_best == "all" or progress.skipped_in_a_row:
             return
         best = [self.checkpoint(step) for *_, step in progress.best[:keep_best]]
         for other in self.saved():
@@ -126,6 +130,10 @@ class RunDirectory:
 
     def link(self, progress: Progress) -> None:
         """Point `last` at the checkpoint of a step, and `best` at the best one that exists."""
+        for name in ("last", "best"):
+            copy = self.path / name
+            if is_checkpoint(copy):  # no link, since a program has copied what the links lead to
+                remove_checkpoint(copy)
         replace_link(self.path / "last", self.checkpoint(progress.step))
         best = (self.checkpoint(step) for *_, step in progress.best)
         if directory := next(filter(is_checkpoint, best), None):

@@ -190,7 +190,7 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
         with disk_errors(file):
             os.fsync(stream.fileno())
             partial.replace(place)
-            _records_of(partial)[0].unlink()
+            _records_of(partial)[0].unlink(missing_ok=True)  # of an empty input there is none
 
 
 def _records_of(partial: Path) -> tuple[Path, Path]:

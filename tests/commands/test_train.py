@@ -343,6 +343,9 @@ def test_finished_run_prints_its_scores_without_translating_again(
     other_beam = run_command("train", "-c", file, *settings, "--set", "decode.beam=3")
     assert "translating 6 test sentences" in other_beam.stderr
     assert load_model(tmp_path / "run" / "best", CPU).decode.beam == 3
+    write_tsv(tmp_path / "test.tsv", reversal_pairs(4, 3))  # another text of the same name
+    other_text = run_command("train", "-c", file, *settings, "--set", "decode.beam=3")
+    assert "translating 4 test sentences" in other_text.stderr
 
 
 @pytest.mark.parametrize("target", ["it", "zh"])

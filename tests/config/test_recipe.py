@@ -480,6 +480,17 @@ run: run
 
 
 @pytest.mark.parametrize(
+    ("stop", "steps"),
+    [("{hours: 3}", None), ("{epochs: 3}", None), ("{hours: 3, steps: 9}", 9), ("{patience: 3}", 100_000)],
+)
+def test_steps_have_no_limit_by_default_where_another_one_ends_a_training(
+    path: Path, stop: str, steps: int | None
+) -> None:
+    recipe = load(path, SMALLEST + f"train: {{stop: {stop}}}\n", "data.valid.file=v")
+    assert recipe.train.stop.steps == steps
+
+
+@pytest.mark.parametrize(
     ("settings", "patience"),
     [
         ([], None),

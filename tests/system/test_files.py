@@ -229,9 +229,7 @@ def test_folders_of_the_user_are_refused(tmp_path: Path, content: dict[str, str]
 def test_damaged_marker_is_an_error_with_what_to_do(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_bytes(content.encode("utf-8", "surrogateescape"))
     for read in (RUN.read, RUN.check):
-        with pytest.raises(
-            DamagedError, match=r"run\.json: damaged, or not written by nmt: .*copy the folder again, or remove"
-        ):
+        with pytest.raises(DamagedError, match=r"run\.json: damaged, or not written by nmt: .*copy it again, or write"):
             read(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -140,6 +141,10 @@ def test_changed_tag_or_weight_of_a_text_prevents_a_resume(
     run, manifest = RunDirectory(tmp_path / "run"), Manifest.read(tmp_path / "prepared")
     check_same_text(first, run, manifest)
     assert why_stale(recipe(second)) is None, "the prepared corpus has no tags and weights"
+    with pytest.raises(ConfigError, match="the texts or their preparation have changed"):
+        check_same_text(recipe(second), run, manifest)
+    shutil.copytree(run.saved()[0], newer := run.checkpoint(9))
+    (newer / "progress.json").write_text("damaged")
     with pytest.raises(ConfigError, match="the texts or their preparation have changed"):
         check_same_text(recipe(second), run, manifest)
     with pytest.raises(ConfigError, match="this run was started with another recipe"):

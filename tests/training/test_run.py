@@ -1,11 +1,13 @@
 """The run directory: what is saved is resumed exactly, damage, full disks, kills, the log, the lock, other recipes."""
 
 import copy
+import errno
 import html
 import json
 import os
 import re
 import resource
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +22,7 @@ from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
-from nmt.system.files import write_digested
+from nmt.system.files import regular_file, write_digested
 from nmt.training.progress import PROGRESS_VERSION, IntervalSums, Progress, read_progress
 from nmt.training.resume import check_may_continue, resume
 from nmt.training.run import RunDirectory
@@ -92,12 +94,57 @@ def test_damaged_checkpoint_is_removed_and_the_previous_one_resumed(run: RunDire
             warnings: list[str] = []
             assert resume(run, trained(0)[1], warnings.append).step == 2
             assert warnings[0].startswith(f"{file}: damaged")
-            assert warnings[0].endswith("; removed, resuming from step-00000002")
+            assert warnings[0].endswith("; this checkpoint is removed, resuming from step-00000002")
             assert run.saved() == [run.checkpoint(2)]
             assert (run.path / "last").resolve() == run.checkpoint(2).resolve()
     with pytest.raises(DamagedError, match=f"{file}: damaged.*; no checkpoint here is whole: start over with --rest"):
         resume(run, trained(0)[1])
     assert run.saved() == [run.checkpoint(2)]
+
+
+def test_damaged_best_checkpoint_is_replaced_when_the_run_is_resumed(run: RunDirectory) -> None:
+    for step in (2, 4, 6):
+        save(run, Progress(step=step, best=[(3.0, 1.0, 2), (2.0, 1.0, 4)]))
+    file = run.checkpoint(2) / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    warnings: list[str] = []
+    assert resume(run, trained(0)[1], warnings.append).step == 6
+    assert [warning.endswith("; this checkpoint is removed") for warning in warnings] == [True]
+    assert (run.path / "best").resolve() == run.checkpoint(4).resolve()
+
+
+def test_error_of_the_disk_or_of_permissions_removes_no_checkpoint(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(run, Progress(step=2))
+    save(run, Progress(step=4))
+
+    def failing(path: str, flags: int) -> int:
+        if path.endswith("step-00000004/model.safetensors"):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return regular_file(path, flags)
+
+    saved = run.saved()
+    monkeypatch.setattr("nmt.system.files.regular_file", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        resume(run, trained(0)[1])
+    assert run.saved() == saved
+
+
+def test_checkpoints_before_updates_that_are_not_finite_stay(run: RunDirectory) -> None:
+    for step, skipped in ((2, 0), (4, 1), (6, 2)):
+        save(run, Progress(step=step, skipped_in_a_row=skipped))
+    assert run.saved() == [run.checkpoint(step) for step in (2, 4, 6)]
+    save(run, Progress(step=8))
+    assert run.saved() == [run.checkpoint(8)]
+
+
+def test_copy_without_links_is_a_run(run: RunDirectory, tmp_path: Path) -> None:
+    save(run, Progress(step=2, best=[(1.0, 1.0, 2)]))
+    copy = RunDirectory(shutil.copytree(run.path, tmp_path / "copy", symlinks=False))
+    assert not (copy.path / "last").is_symlink()
+    assert resume(copy, trained(0)[1]).step == 2
+    assert (copy.path / "last").readlink() == (copy.path / "best").readlink() == Path("checkpoints/step-00000002")
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,12 @@ class TestInterrupted:
         assert (tmp_path / "out.txt").read_bytes() == whole
         assert sorted(os.listdir(tmp_path)) == ["in.txt", "out.txt"]
 
+    def test_empty_file_has_an_empty_translation(self, model: Path, tmp_path: Path) -> None:
+        (tmp_path / "in").write_text("")
+        done = run_command("translate", "-m", model, "-i", tmp_path / "in", "-o", tmp_path / "out", "--device", "cpu")
+        assert done.exit_code == 0, done.stderr
+        assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
     def test_pipes_and_devices_are_written_directly(self, translator: Translator, tmp_path: Path) -> None:
         (tmp_path / "in.txt").write_text("a dog\n")
         os.mkfifo(tmp_path / "pipe")
