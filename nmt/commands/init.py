@@ -232,8 +232,9 @@ def _fine_tuning(
             write_model(staging, loaded)
     steps = max(100, round((3 if tokens[1] > 1_000_000 else 5) * tokens[1] / _TUNING_TOKENS))
     minutes = f"minutes: {request.minutes:g}, " if request.minutes else ""
-    characters = f"{counted(len(lacking), 'character')} of the text: {' '.join(lacking[:40])}"
-    characters = characters if lacking else "no character of it"
+    characters = "no character of it"
+    if lacking:
+        characters = f"{counted(len(lacking), 'character')} of the text: {' '.join(lacking[:40])}"
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs, about {tokens[0]:,} source and {tokens[1]:,} target tokens of the "
         f"tokenizer of {initial}, which lacks {characters}.{origin}",

@@ -288,15 +288,15 @@ def read_json(file: Path, remedy: str) -> Any:
             raise ValueError(f"expected a file of at most {_LARGEST:,} bytes")
         return parse_json(text)
     except (OSError, ValueError) as error:
-        raise_unless_damage(error)
+        _raise_unless_damage(file, error)
         reason = error.strerror if isinstance(error, OSError) else error
         raise DamagedError(f"{file}: damaged, or not written by nmt: {reason}; {remedy}") from None
 
 
-def raise_unless_damage(error: OSError | ValueError) -> None:
-    """Raise an error of the disk or of permissions, which may be none the next time and is no damage of a file."""
+def _raise_unless_damage(file: Path, error: OSError | ValueError) -> None:
+    """Raise DataError for an error of the disk or of permissions: it may be none the next time, and is no damage."""
     if isinstance(error, OSError) and error.errno not in _DAMAGE:
-        raise error
+        raise DataError(f"{file}: cannot read it: {error.strerror or error}; check the disk and permissions") from error
 
 
 # What is there is another kind of file.
@@ -361,6 +361,6 @@ def _check(other: Path, recorded: object, file: Path) -> None:
     except FileNotFoundError:
         problem = f"missing, though {file.name} lists it; copy the whole directory"
     except (OSError, ValueError) as error:
-        raise_unless_damage(error)
+        _raise_unless_damage(other, error)
         problem = "not a regular file in this directory; copy the file itself, not a link to it"
     raise DamagedError(f"{other}: {problem}")

@@ -117,8 +117,9 @@ def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None
             raise DamagedError(f"{error}; no checkpoint here is whole: start over with --restart")
         return None
     newest = run.checkpoint(progress.step)
-    older = [run.checkpoint(step) for *_, step in progress.best if step < progress.step]
-    any(_progress_of_whole(run, directory, damage) for directory in older if is_checkpoint(directory))
+    for directory in (run.checkpoint(step) for *_, step in progress.best if step != progress.step):
+        if is_checkpoint(directory) and _progress_of_whole(run, directory, damage) is not None:
+            break  # the best one that is whole
     for directory, error in damage.items():
         resuming = f", resuming from {newest.name}" if directory > newest else ""
         warn(f"{str(error).partition(';')[0]}; this checkpoint is removed{resuming}")

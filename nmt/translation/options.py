@@ -86,15 +86,15 @@ class TranslateOptions:
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
         """Return the difference in content outside of the items: terms, accelerators, numbers, items of the model."""
-        terms = tuple(term.text for term in self.missing_terms(normalize(source.text), translation.text))
+        terms, generated = self.terms(normalize(source.text)), translation.text.replace(ITEM, " ")
+        missing = tuple(term.text for term in missing_terms(terms, translation.text))
         if not self.search.protect:
-            return ContentDiff(terms)
-        lost, added = accelerators(source.text, translation.text)
-        generated = translation.text.replace(ITEM, " ")
-        for term in self.terms(normalize(source.text)):
+            return ContentDiff(missing)
+        for term in terms:
             generated = generated.replace(term.text, " ")
-        lost_content = (*terms, *lost, *lost_numbers(source.text, translation.text))
-        return ContentDiff(lost_content, (*invented_items(generated), *added))
+        lost, added = accelerators(source.text, translation.text)
+        missing += (*lost, *lost_numbers(source.text, translation.text))
+        return ContentDiff(missing, (*invented_items(generated), *added))
 
     def _typeset(self, source: str, text: str) -> str:
         if not self.search.typography:

@@ -126,7 +126,7 @@ def test_error_of_the_disk_or_of_permissions_removes_no_checkpoint(
 
     saved = run.saved()
     monkeypatch.setattr("nmt.system.files.regular_file", failing)
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(DataError, match=r"model\.safetensors: cannot read it: Input/output error"):
         resume(run, trained(0)[1])
     assert run.saved() == saved
 

@@ -56,8 +56,9 @@ def _pieces(text: str, languages: tuple[str, str] = ("", "")) -> Iterator[_Piece
         name, position = (match["name"] or "").lower(), match.end()
         is_pair = name and name not in _VOID and not match[0].endswith("/>")
         role: Role = "single" if not is_pair else "closing" if match["closes"] else "opening"
-        start, stays = match.start(), bool(_NOT_TRANSLATED.search(match[0])) or _is_foreign(match[0], languages)
-        if role == "opening" and (name in _KEPT or stays) and name not in unclosed:
+        start, is_opening = match.start(), role == "opening" and name not in unclosed
+        stays = is_opening and (_NOT_TRANSLATED.search(match[0]) is not None or _is_foreign(match[0], languages))
+        if is_opening and (name in _KEPT or stays):
             if end := _element_end(text, name, position):
                 if name == "textarea" and not stays:  # its attributes may have text
                     yield _Piece(start, position, name, Item(match[0], "single", name))
