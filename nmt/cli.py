@@ -58,8 +58,9 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
     """
 
     def add(function: Callable[..., None]) -> None:
-        own = list(signature(function).parameters.values())[1:]
-        requests = {one.name: one.annotation for one in own if hasattr(one.annotation, "_fields")}
+        parameters = list(signature(function).parameters.values())[1:]
+        types = {parameter.name: parameter.annotation for parameter in parameters}
+        requests = {name: request for name, request in types.items() if hasattr(request, "_fields")}
 
         def run(quiet: Quiet = False, debug: Debug = False, **values: Any) -> None:
             with errors_explained(debug, quiet) as console:
@@ -68,8 +69,9 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
                 function(console, **values)
 
         options: list[Parameter] = []
-        for one in own:
-            options += signature(one.annotation).parameters.values() if one.name in requests else [one]
+        for parameter in parameters:
+            request = requests.get(parameter.name)
+            options += signature(request).parameters.values() if request else [parameter]
         options += list(signature(run).parameters.values())[:2]
         by_name = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
         run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # which Typer reads

@@ -116,10 +116,11 @@ def _blocks(split: PreparedSplit) -> tuple[Indices, Indices, NDArray[np.float64]
     """Return the first pair, the size and the probability of each pair, (blocks,), of the blocks of an epoch."""
     blocks, first = [], 0
     for part in split.corpora:
-        own, copies = np.arange(0, part.pairs, _BLOCK), np.arange(math.ceil(part.weight))
-        sizes = np.minimum(_BLOCK, part.pairs - own)
+        begin, copies = np.arange(0, part.pairs, _BLOCK), np.arange(math.ceil(part.weight))
+        sizes = np.minimum(_BLOCK, part.pairs - begin)
         chances = np.minimum(1.0, part.weight - copies)
-        blocks.append((*(np.tile(one, len(copies)) for one in (first + own, sizes)), np.repeat(chances, len(own))))
+        tiled = (np.tile(block, len(copies)) for block in (first + begin, sizes))
+        blocks.append((*tiled, np.repeat(chances, len(begin))))
         first += part.pairs
     starts, sizes, chances = (np.concatenate(column) for column in zip(*blocks, strict=True))
     return starts, sizes, chances

@@ -53,13 +53,13 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
             "average the last ones with --last N"
         )
     of_best = [place for *_, step in ranked if (place := run.checkpoint(step)).exists()]
-    found, expected = of_best if last is None else saved[-last:], last or best or 1
-    if len(found) < expected:
+    chosen, expected = of_best if last is None else saved[-last:], last or best or 1
+    if len(chosen) < expected:
         raise ConfigError(
-            f"{run.path}: found {counted(len(found), 'such checkpoint')}, expected {expected}; "
+            f"{run.path}: found {counted(len(chosen), 'such checkpoint')}, expected {expected}; "
             "train.keep_best sets how many a training keeps on disk"
         )
-    return found
+    return chosen
 
 
 def mean(directories: Sequence[Path]) -> LoadedModel:

@@ -47,9 +47,9 @@ def export(
         else:
             write_ctranslate2(staging, loaded, quantization)
             score = partial(score_ctranslate2, staging, loaded)
-        found = compare_exported(loaded, score, compared, EXACT if quantization == "float32" else ROUNDED)
+        comparison = compare_exported(loaded, score, compared, EXACT if quantization == "float32" else ROUNDED)
     console.info(
-        f"exported {model} to {output}; on {counted(found.lines, 'line')} its log-probabilities differ by at most "
-        f"{found.difference:.1e} a token"
+        f"exported {model} to {output}; on {counted(comparison.lines, 'line')} its log-probabilities differ by at most "
+        f"{comparison.difference:.1e} a token"
     )
-    return found
+    return comparison

@@ -45,14 +45,14 @@ def figures(
     console.info(f"wrote {len(drawings)} figures, as PNG, as SVG and in index.html, to {output}")
     for reason in left_out:
         console.info(f"left out: {reason}")
-    if any("missing from font" in str(one.message) for one in caught):
+    if any("missing from font" in str(warning.message) for warning in caught):
         console.warn("boxes stand for characters of which no font was found; on Debian: apt install fonts-noto-cjk")
 
 
 def _page(drawings: list[Drawing]) -> str:
     """Return the page of figures in the order of the parts, with their numbers."""
     ordered = sorted(drawings, key=lambda drawing: _PARTS.index(drawing.part))
-    plates = [replace(one, title=f"Plate {number}. {one.title}") for number, one in enumerate(ordered, start=1)]
+    plates = [replace(plate, title=f"Plate {number}. {plate.title}") for number, plate in enumerate(ordered, start=1)]
     of_parts = {part: [plate for plate in plates if plate.part == part] for part in _PARTS}
     sections = {part.capitalize(): render("figures.html", drawings=of) for part, of in of_parts.items() if of}
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")

@@ -146,8 +146,10 @@ def _held_out(
     usable, names = profile.pairs - profile.empty, _names(request)
     if usable < _LEAST_PAIRS:
         empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
-        found = f"found {counted(usable, 'sentence pair')}{empty}"
-        raise DataError(f"{names}: {found}; at least {_LEAST_PAIRS} are needed, and thousands for a useful translator")
+        usable_pairs = f"found {counted(usable, 'sentence pair')}{empty}"
+        raise DataError(
+            f"{names}: {usable_pairs}; at least {_LEAST_PAIRS} are needed, and thousands for a useful translator"
+        )
     sizes = {part: getattr(request, f"{part}_size") or held_out_size(usable) for part in request.held_out}
     train, *given = corpora.values()
     others = _pairs(chain.from_iterable(given), languages)

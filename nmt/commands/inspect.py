@@ -60,7 +60,7 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
         directory = path / "last"
         with suppress(NMTError):  # a run may be incomplete, and its text may be gone
             run = RunRecords(path)
-            record |= {"validation": run.best, "test": {one["name"]: one["value"] for one in run.test_scores}}
+            record |= {"validation": run.best, "test": {score["name"]: score["value"] for score in run.test_scores}}
             record["pairs"] = Manifest.read(run.prepared).train.kept
     if not (directory / PROGRESS_FILE).exists():
         return None

@@ -190,10 +190,10 @@ def show_audit(audit: Audit, console: Console, with_examples: bool = False) -> N
         for rule, meaning in RULES.items():
             if count := corpus.removed[rule]:
                 lines.append(f"{count:>13,}  {count / corpus.read:>6.2%}  {rule}: {meaning}")
-            for one in corpus.examples.get(rule, ()) if with_examples else ():
-                found = f": {console.shortened(one.found, min(len(one.place), 60) + 6)}" if one.found else ""
-                sides = (f"      {console.shortened(text, 6)}" for text in (one.source, one.target))
-                lines += [f"    {one.place}{found}", *sides]
+            for pair in corpus.examples.get(rule, ()) if with_examples else ():
+                detail = f": {console.shortened(pair.reason, min(len(pair.place), 60) + 6)}" if pair.reason else ""
+                sides = (f"      {console.shortened(text, 6)}" for text in (pair.source, pair.target))
+                lines += [f"    {pair.place}{detail}", *sides]
         console.info("\n".join([*lines, f"{corpus.kept:>13,}  pairs kept"]))
     for finding in audit.findings:
         console.warn(str(finding))

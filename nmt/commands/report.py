@@ -73,8 +73,8 @@ def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
     names, systems = run_sections.run_names(runs), list[System]()
     with console.status("scoring the translations"):
         for run, name in zip(runs, names, strict=True):
-            found, missing = systems_of_run(run, name)
-            systems += found
+            of_run, missing = systems_of_run(run, name)
+            systems += of_run
             for reason in missing:
                 console.warn(f"{name}: {reason}")
         sections = {

@@ -20,13 +20,13 @@ _OPTIONAL = ("minutes", "tokens", "steps", "pairs", "parameters")
 
 def runs(folders: Sequence[Path], order: str) -> list[Row]:
     """Return a row for each run in the folders, each once, in an order of `in_order`. Raises ModelError for none."""
-    found: dict[Path, Row] = {}
+    rows: dict[Path, Row] = {}
     for folder in folders:
         for name, path in find_runs(folder).items():
-            found.setdefault(path.resolve(), run_row(name, path))
-    if not found:
+            rows.setdefault(path.resolve(), run_row(name, path))
+    if not rows:
         raise ModelError(f"{', '.join(map(str, folders))}: no run in this folder; nmt train makes one, in runs/NAME")
-    return in_order(found.values(), order)
+    return in_order(rows.values(), order)
 
 
 def print_rows(rows: Sequence[Row]) -> None:

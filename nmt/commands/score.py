@@ -69,8 +69,8 @@ def score(
     if options.sentences is not None:
         sides = {"reference": compared[:1], "source": [source] if source else []}
         _write_lines(options.sentences, systems, {name: lines[0] for name, lines in sides.items() if lines})
-    warnings = [one for path, lines in texts.items() for one in table_warnings(input_name(path), lines)]
-    warnings += [one for path in references for one in reference_warnings(str(path), texts[path], language)]
+    warnings = [warning for path, lines in texts.items() for warning in table_warnings(input_name(path), lines)]
+    warnings += [warning for path in references for warning in reference_warnings(str(path), texts[path], language)]
     for path, system in systems.items():
         warnings += hypothesis_warnings(input_name(path), system.lines, compared, system.findings)
         if counts := summary(system.findings):
@@ -109,14 +109,14 @@ def _scores(
     """Yield the scores of each system, and its comparisons with the baseline, which is the last one."""
     names = short_names(systems)
     for number, path in enumerate(paths, start=1):
-        own = systems[path].measured
+        measured = systems[path].measured
         compared = options.baseline is not None and number < len(paths)
         yield SystemScores(
             names[path],
-            tuple(one.score(RESAMPLES if options.confidence else 0) for one in own),
-            tuple(map(compare, own, systems[paths[-1]].measured)) if compared else (),
+            tuple(metric.score(RESAMPLES if options.confidence else 0) for metric in measured),
+            tuple(map(compare, measured, systems[paths[-1]].measured)) if compared else (),
             systems[path].findings,
-            tuple(tuple(map(one.score_of, groups)) for one in own),
+            tuple(tuple(map(metric.score_of, groups)) for metric in measured),
         )
 
 
@@ -128,13 +128,14 @@ def short_names(paths: Iterable[Path]) -> dict[Path, str]:
 
 def _write_lines(file: Path, systems: Mapping[Path, _System], sides: Mapping[str, Sequence[str]]) -> None:
     """Write a table with a head, separated by tabs: scores, faults and texts of each line by each system."""
-    metrics = [one.name for one in next(iter(systems.values())).measured]
+    metrics = [metric.name for metric in next(iter(systems.values())).measured]
     rows: list[list[object]] = []
     for path, system in systems.items():
         faults = defaultdict[int, list[str]](list)
-        for one in system.findings:
-            faults[one.line].append(f"{one.kind} {one.detail}".strip())
-        scores = list(zip(*(one.line_scores() for one in system.measured), strict=True)) or [()] * len(system.lines)
+        for finding in system.findings:
+            faults[finding.line].append(f"{finding.kind} {finding.detail}".strip())
+        scores = list(zip(*(metric.line_scores() for metric in system.measured), strict=True))
+        scores = scores or [()] * len(system.lines)
         texts = zip(system.lines, *sides.values(), strict=True)
         for line, (values, row) in enumerate(zip(scores, texts, strict=True), start=1):
             shown = [f"{value:.4f}" for value in values]
@@ -173,5 +174,5 @@ def read_parallel(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> li
     surplus = surplus[min(len(lines), len(hypotheses)) :]
     if not any(line.strip() for line in surplus):
         advice = f"the last {len(surplus)} of {longer} are empty: remove them"
-    found = f"{names[0]} has {counted(len(hypotheses), 'line')}, but {names[1]} has {len(lines):,}"
-    raise DataError(f"{found}; {advice}")
+    counts = f"{names[0]} has {counted(len(hypotheses), 'line')}, but {names[1]} has {len(lines):,}"
+    raise DataError(f"{counts}; {advice}")

@@ -65,8 +65,8 @@ class Languages(Section):
             return code
         if code is None and len(self.target) == 1:
             return self.target[0]
-        found = "is not set" if code is None else f"found {code}"
-        raise SettingError(key, f"{found}, expected {' or '.join(self.target)}, the target language")
+        given = "is not set" if code is None else f"found {code}"
+        raise SettingError(key, f"{given}, expected {' or '.join(self.target)}, the target language")
 
     def target_tag(self, code: str) -> str | None:
         """Return the tag that requests a translation into a language: `2zh`; None if there is only one language."""
@@ -108,8 +108,8 @@ class CorpusFile(Section):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if sorted(self.files) not in (["file"], ["source", "target"]):
-            found = " and ".join(self.files) or "none of them"
-            raise ValueError(f"give either file: FILE, or both source: FILE and target: FILE; found {found}")
+            given = " and ".join(self.files) or "none of them"
+            raise ValueError(f"give either file: FILE, or both source: FILE and target: FILE; found {given}")
         if self.source is not None and self.columns != (1, 2):
             raise SettingError("columns", "belongs to a file with both languages, not to a pair of files")
         if self.columns[0] == self.columns[1]:

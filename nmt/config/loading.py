@@ -100,7 +100,8 @@ def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recip
     The recipe of a run has all settings, and does not need the initial model any more, which may be gone. Raises
     SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
     """
-    directory = next((one for one in (path, path / "best", path / "last") if (one / "config.json").is_file()), None)
+    candidates = (path, path / "best", path / "last")
+    directory = next((folder for folder in candidates if (folder / "config.json").is_file()), None)
     if directory is None and recipe.model.model_fields_set == ModelSettings.model_fields.keys():
         return recipe
     if directory is None:
@@ -208,7 +209,7 @@ def _unknown_key(location: Location, recipe: type[BaseModel]) -> str:
     keys = list(_keys(recipe))
     if elsewhere := [".".join(path) for path in keys if path[-1] == name]:
         return f"unknown key; did you mean {' or '.join(dict.fromkeys(elsewhere))}?"
-    here = [own for *above, own in keys if above == section]
+    here = [name for *above, name in keys if above == section]
     if near := difflib.get_close_matches(name, here, n=1):
         return f"unknown key; did you mean '{near[0]}'?"
     return f"unknown key; known keys here: {', '.join(here)}"

@@ -87,13 +87,13 @@ class Document:
         An override comes after all lines. An entry that is written without a list, as in `valid: {file: …}`, has no
         number.
         """
-        found: Location = ()
+        known: Location = ()
         for part in location:
-            if (*found, part) in self.places:
-                found = (*found, part)
+            if (*known, part) in self.places:
+                known = (*known, part)
             elif isinstance(part, str):
                 break
-        return self.places.get(found, (OVERRIDDEN, self.name))
+        return self.places.get(known, (OVERRIDDEN, self.name))
 
     def override(self, assignment: str) -> None:
         """Apply one `section.key=value`; the value is read by the same rules as the file.
@@ -108,10 +108,10 @@ class Document:
         for depth, part in enumerate(location):
             is_list = isinstance(container, list)
             if not (part in range(len(container)) if is_list else isinstance(container, dict)):
-                found = (
+                problem = (
                     f"a list of length {len(container)}, numbered from 0" if is_list else "a plain value, not a section"
                 )
-                raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {found}")
+                raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {problem}")
             if depth == len(location) - 1:
                 container[part] = _parse(text, origin)[0]
             elif not is_list and container.get(part) is None:
@@ -139,8 +139,10 @@ def read(path: Path) -> Document:
         raise ConfigError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the recipe as UTF-8") from None
     data, lines = _parse(text, str(path))
     if not isinstance(data, dict):
-        found = "nothing" if data is None else "a list" if isinstance(data, list) else shown(data)
-        raise ConfigError(f"{path}: a recipe is a mapping of sections, at least languages, data and run; found {found}")
+        content = "nothing" if data is None else "a list" if isinstance(data, list) else shown(data)
+        raise ConfigError(
+            f"{path}: a recipe is a mapping of sections, at least languages, data and run; found {content}"
+        )
     return Document(str(path), data, {location: (line, f"{path}:{line}") for location, line in lines.items()})
 
 

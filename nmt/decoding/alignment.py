@@ -121,17 +121,17 @@ def best_heads(
     reads it (Chen et al. 2020) point to the next word. The first `tags` tokens of every source are tags, no anchors.
     """
     short = [pair for pair in pairs if max(map(len, pair)) < _LONGEST][:_SENTENCES]
-    found = anchors([(source[tags:], target) for source, target in short])
-    kinds = Counter(anchor.kind for of_pair in found for anchor in of_pair)
+    anchors_of_pairs = anchors([(source[tags:], target) for source, target in short])
+    kinds = Counter(anchor.kind for of_pair in anchors_of_pairs for anchor in of_pair)
     if len(kinds) < _MIN_KINDS:
         return None
     heads = [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
-    chosen = [(pair, of_pair) for pair, of_pair in zip(short, found, strict=True) if of_pair]
+    chosen = [(pair, of_pair) for pair, of_pair in zip(short, anchors_of_pairs, strict=True) if of_pair]
     forced = engine.force([pair for pair, _ in chosen], budget, heads)
     rows, places, shares = [], [], []
-    for one, (_, of_pair) in zip(forced, chosen, strict=True):
+    for result, (_, of_pair) in zip(forced, chosen, strict=True):
         for anchor in of_pair:
-            rows.append(one.attention[:, anchor.target])  # (C, S + 1)
+            rows.append(result.attention[:, anchor.target])  # (C, S + 1)
             places.append(tags + anchor.source)
             shares.append(1 / kinds[anchor.kind] / len(kinds))
     padded = np.zeros((len(rows), len(heads), max(row.shape[1] for row in rows)), np.float32)  # (A, C, S + 1)

@@ -60,11 +60,11 @@ def in_batches(
 
     `run` applies a function to each batch.
     """
-    found = run(
+    of_batches = run(
         partial(in_halves, function, too_long=too_long, release=release),
         [[items[i] for i in batch] for batch in batches],
     )
-    results = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
+    results = dict(zip(chain.from_iterable(batches), chain.from_iterable(of_batches), strict=True))
     return [results[i] for i in range(len(results))]
 
 

@@ -66,9 +66,9 @@ class Beams:
     def assign(self, other: "Beams") -> None:
         """Copy another state of the same size, so that what reads these tensors reads that one."""
         for field in fields(self):
-            mine, new = getattr(self, field.name), getattr(other, field.name)
-            if mine is not new:
-                mine.copy_(new)
+            old, new = getattr(self, field.name), getattr(other, field.name)
+            if old is not new:
+                old.copy_(new)
 
 
 class Candidates(NamedTuple):

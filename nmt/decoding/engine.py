@@ -113,11 +113,11 @@ class TorchEngine:
         self.kernels.release_memory()
         release_cached_blocks(self.kernels.device)
 
-    def of_worker(self, ask: Callable[[object], Any]) -> Engine:
+    def of_worker(self, call: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread, or of a GPU a remote one."""
         torch.set_num_threads(1)
         self.threads = 1
-        return self if self.uses_cores else RemoteEngine(self, ask)
+        return self if self.uses_cores else RemoteEngine(self, call)
 
     def answers(self, requests: Sequence[Any]) -> list[Any]:
         """Return the results for requests of remote engines; searches with equal options are one."""
@@ -130,11 +130,11 @@ class TorchEngine:
                 searches.setdefault(request.options.model_dump_json(), []).append(number)
         for numbers in searches.values():
             joined = [requests[number] for number in numbers]
-            sentences = [ids for one in joined for ids in one.sentences]
-            prefixes = [prefix for one in joined for prefix in one.prefixes or [()] * len(one.sentences)]
-            found = iter(self.search(sentences, joined[0].options, prefixes))
-            for number, one in zip(numbers, joined, strict=True):
-                results[number] = list(islice(found, len(one.sentences)))
+            sentences = [ids for batch in joined for ids in batch.sentences]
+            prefixes = [prefix for batch in joined for prefix in batch.prefixes or [()] * len(batch.sentences)]
+            hypotheses = iter(self.search(sentences, joined[0].options, prefixes))
+            for number, batch in zip(numbers, joined, strict=True):
+                results[number] = list(islice(hypotheses, len(batch.sentences)))
         return results
 
 

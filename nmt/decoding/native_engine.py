@@ -54,8 +54,8 @@ class Engine(Protocol):
         A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is a batch by itself.
         """
 
-    def of_worker(self, ask: Callable[[object], Any]) -> "Engine":
-        """Return what searches in a fork of this process; `ask` returns what `answers` does in this process."""
+    def of_worker(self, call: Callable[[object], Any]) -> "Engine":
+        """Return what searches in a fork of this process; `call` returns what `answers` does in this process."""
 
     @property
     def answers(self) -> Callable[[Sequence[Any]], list[Any]] | None:
@@ -99,8 +99,8 @@ class NativeEngine:
         limits = [options.limit(len(ids), most, len(prefix)) for ids, prefix in batch]
         noise = options.noise(sentences, limits)
         searched = SearchBatch(sentences, limits, prefixes if any(prefixes) else None, noise)
-        found = search(self._models, searched, (options.width, options.n_best), options.rules(max(limits)))
-        return [hypotheses(*of_sentence, options) for of_sentence in zip(*found, strict=True)]
+        columns = search(self._models, searched, (options.width, options.n_best), options.rules(max(limits)))
+        return [hypotheses(*of_sentence, options) for of_sentence in zip(*columns, strict=True)]
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention, see `Engine.force`."""
@@ -115,7 +115,7 @@ class NativeEngine:
     def _run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         return in_threads(function, batches, self.threads)
 
-    def of_worker(self, ask: Callable[[object], Any]) -> Engine:
+    def of_worker(self, call: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread."""
         self.threads = 1
         return self
@@ -142,10 +142,10 @@ class RemoteEngine:
 
     answers = None
 
-    def __init__(self, engine: Engine, ask: Callable[[object], Any]) -> None:
+    def __init__(self, engine: Engine, call: Callable[[object], Any]) -> None:
         self.description, self.problem, self.threads = engine.description, engine.problem, engine.threads
         self.uses_cores, self.search_scale = engine.uses_cores, engine.search_scale
-        self._ask = ask
+        self._call = call
 
     @property
     def in_torch(self) -> "TorchEngine":
@@ -156,14 +156,14 @@ class RemoteEngine:
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order."""
-        found: list[list[Hypothesis]] = self._ask(SearchRequest(sentences, options, prefixes))
-        return found
+        hypotheses: list[list[Hypothesis]] = self._call(SearchRequest(sentences, options, prefixes))
+        return hypotheses
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention."""
-        found: list[Forced] = self._ask(ForceRequest(pairs, budget, heads))
-        return found
+        forced: list[Forced] = self._call(ForceRequest(pairs, budget, heads))
+        return forced
 
-    def of_worker(self, ask: Callable[[object], Any]) -> Engine:
+    def of_worker(self, call: Callable[[object], Any]) -> Engine:
         """Raise AssertionError: a worker has no workers."""
         raise AssertionError("a worker has no workers")

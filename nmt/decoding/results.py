@@ -44,7 +44,7 @@ def hypotheses(
             "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
             "take an earlier checkpoint"
         )
-    return sorted(finished, key=lambda one: -(one.normalized if options.sampling is None else one.log_prob))
+    return sorted(finished, key=lambda item: -(item.normalized if options.sampling is None else item.log_prob))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def search(
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
     ]
     kernels, tokens = models[0].kernels, options.batch_tokens // options.width
-    longest = max(map(len, sentences)), max(one.limit for one in searched)
+    longest = max(map(len, sentences)), max(sentence.limit for sentence in searched)
     size = kernels.search_size(len(sentences), *longest, tokens)
     make = partial(Search, models, options, size, any(prefixes))
     if observer is not None:
@@ -130,13 +130,13 @@ class Search:
         free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()
         encoded = self._encode(sentences[: self.slots])
         next_sentence, fetches, fetches_read = len(encoded.sentences), list[FinishedOf](), 0
-        found: list[list[Hypothesis]] = [[]] * len(sentences)
+        results: list[list[Hypothesis]] = [[]] * len(sentences)
         while searched or encoded.count:
             few = min(len(free), encoded.count)
             if few and (few == encoded.count or few * _REFILLS >= self.slots):
                 slots, free = free[:few], free[few:]
                 begun, first_fetch = self._begin(slots, encoded, few), fetches_read + len(fetches)
-                searched |= {slot: (one, first_fetch) for slot, one in zip(slots, begun, strict=True)}
+                searched |= {slot: (sentence, first_fetch) for slot, sentence in zip(slots, begun, strict=True)}
             for _ in range(steps_per_fetch):
                 if not is_asynchronous:  # else it stays as it was recorded
                     self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
@@ -152,9 +152,9 @@ class Search:
                 ended = fetches.pop(0)([slot for slot, (_, first) in searched.items() if first <= fetches_read])
                 fetches_read += 1
                 for slot, best in ended.items():
-                    found[searched.pop(slot)[0].number] = best
+                    results[searched.pop(slot)[0].number] = best
                 free += ended
-        return found
+        return results
 
     def step(self) -> None:
         """Extend all hypotheses by one token."""
@@ -219,7 +219,7 @@ class Search:
 
     def _encode(self, sentences: Sequence[Sentence]) -> Encoded:
         """Encode sentences, which `_begin` begins to search."""
-        in_ram = Rows.of([one.source for one in sentences], self.kernels.encoder_multiple)
+        in_ram = Rows.of([sentence.source for sentence in sentences], self.kernels.encoder_multiple)
         rows, keys_values = self._encode_rows(in_ram)
         return Encoded(sentences, rows, keys_values)
 
@@ -228,7 +228,7 @@ class Search:
         start, end, options = encoded.first, encoded.first + count, self.options
         encoded.first = end
         sentences = encoded.sentences[start:end]
-        numbers = [slots, [len(one.source) for one in sentences], [one.limit for one in sentences]]
+        numbers = [slots, [len(sentence.source) for sentence in sentences], [sentence.limit for sentence in sentences]]
         indices, lengths, limits = self.kernels.sent(torch.tensor(numbers)).unbind()
         of_rows, rows = encoded.rows.part(start, end)
         if not self._caches:
@@ -241,12 +241,12 @@ class Search:
         self.beams.begin(indices, limits, 1 if options.sampling is None else options.width)
         if self._required is not None:
             required = torch.full((count, self._required.size(1)), -1)
-            for row, one in zip(required, sentences, strict=True):
-                row[: len(one.prefix)] = torch.tensor(one.prefix)
+            for row, sentence in zip(required, sentences, strict=True):
+                row[: len(sentence.prefix)] = torch.tensor(sentence.prefix)
             self._required.index_copy_(0, indices, self.kernels.sent(required))
         if self._noise is not None:
-            drawn = options.noise([one.source for one in sentences], [one.limit for one in sentences])
-            noise = torch.from_numpy(drawn)
+            sources = [sentence.source for sentence in sentences]
+            noise = torch.from_numpy(options.noise(sources, [sentence.limit for sentence in sentences]))
             self._noise[:, :, : noise.size(2)].index_copy_(0, indices, self.kernels.sent(noise))
         self._select_rows()
         return sentences

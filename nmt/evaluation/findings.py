@@ -160,17 +160,17 @@ def _script(line: _Line, expected: str | None) -> str:
     known = {character for other in line.others for character in other}
     allowed = {"Latin", "Greek", expected} | ({"Han", "Kana"} if expected == "Japanese" else set())
     foreign = [
-        f"{name}: {''.join(dict.fromkeys(found))[:10]}"
+        f"{name}: {''.join(dict.fromkeys(signs))[:10]}"
         for name, letters in _LETTERS.items()
-        if name not in allowed and (found := [one for one in re.findall(f"[{letters}]", text) if one not in known])
+        if name not in allowed and (signs := [sign for sign in re.findall(f"[{letters}]", text) if sign not in known])
     ]
     if foreign:
         return ", ".join(foreign)
-    own = re.compile(f"[{SCRIPTS[expected]}]")
-    if expected == "Latin" or own.search(text):
+    expected_script = re.compile(f"[{SCRIPTS[expected]}]")
+    if expected == "Latin" or expected_script.search(text):
         return ""
     if line.references:
-        required = all(own.search(reference) for reference in line.references)
+        required = all(expected_script.search(reference) for reference in line.references)
     else:
         required = len(re.findall(r"\b[a-zà-ÿ]{2,}\b", text)) > 3
     return f"no {expected} character" if required and any(map(str.isalpha, text)) else ""

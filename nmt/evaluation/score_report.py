@@ -45,7 +45,8 @@ class ScoreReport:
 
     def as_json(self) -> str:
         """Return the report as one JSON object: the scores of HYP, then those of all systems if there are several."""
-        language = {name: getattr(self.language, name) for name in ("code", "found", "tokenizer")}
+        code, found, tokenizer = self.language.code, self.language.origin, self.language.tokenizer
+        language = {"code": code, "found": found, "tokenizer": tokenizer}
         systems = list(map(self._system_as_json, self.systems))
         report = {"lines": self.lines, "language": language, **systems[0], "warnings": self.warnings}
         if len(systems) > 1:
@@ -62,18 +63,18 @@ class ScoreReport:
                 {self.length_of: bucket.name, "lines": len(bucket.lines), "value": value}
                 for bucket, value in zip(self.buckets, values, strict=True)
             ]
-        return {"name": system.name, "scores": scores, "findings": Counter(one.kind for one in system.findings)}
+        return {"name": system.name, "scores": scores, "findings": Counter(finding.kind for finding in system.findings)}
 
     def as_text(self) -> str:
         """Return a table of the scores, one of the scores by length if asked for, and the signatures."""
-        signatures = [[one.name, one.signature] for one in self.systems[0].comparisons or self.systems[0].scores]
+        signatures = [[score.name, score.signature] for score in self.systems[0].comparisons or self.systems[0].scores]
         tables = [list(self._scores() if self.systems[0].scores else self._faults())]
         tables += [list(self._scores_by_length())] if self.buckets else []
         return "\n\n".join(map(_aligned, [*tables, signatures] if signatures else tables))
 
     def _faults(self) -> Iterator[list[str]]:
         for system in self.systems:
-            counts = Counter(one.kind for one in system.findings)
+            counts = Counter(finding.kind for finding in system.findings)
             for kind in filter(counts.__getitem__, KINDS):
                 yield [self._shown_name(system), kind, f"{counts[kind]:,}"]
             if not counts:
@@ -85,8 +86,8 @@ class ScoreReport:
             for system in self.systems:
                 row = [name, self._shown_name(system), system.scores[index].text, "", ""]
                 if system.comparisons:
-                    one = system.comparisons[index]
-                    row[-2:] = f"{one.difference:+.2f}", f"{one.verdict} (p = {one.p_value:.3f})"
+                    comparison = system.comparisons[index]
+                    row[-2:] = f"{comparison.difference:+.2f}", f"{comparison.verdict} (p = {comparison.p_value:.3f})"
                 elif self.systems[0].comparisons:
                     row[-1] = "baseline"
                 yield row
@@ -98,7 +99,7 @@ class ScoreReport:
         for index, metric in enumerate(self.systems[0].scores):
             name = metric.name
             for system in self.systems:
-                yield [name, self._shown_name(system), *(f"{one:.2f}" for one in system.by_length[index])]
+                yield [name, self._shown_name(system), *(f"{score:.2f}" for score in system.by_length[index])]
                 name = ""
 
     def _shown_name(self, system: SystemScores) -> str:
@@ -139,9 +140,9 @@ def hypothesis_warnings(
             "(spaces before punctuation or inside words); scores are meant for plain text, so detokenize it first"
         )
     count = Counter(finding.kind for finding in findings)
-    own, common = _count_words(hypotheses), _count_words(line for lines in references for line in lines)
+    of_system, common = _count_words(hypotheses), _count_words(line for lines in references for line in lines)
     frequent = [word for word, _ in common.most_common(_FREQUENT_WORDS)]
-    share, usual = (sum(counts[word] for word in frequent) / max(1, counts.total()) for counts in (own, common))
+    share, usual = (sum(counts[word] for word in frequent) / max(1, counts.total()) for counts in (of_system, common))
     lines = sum(map(bool, hypotheses))
     if lines >= _LEAST_LINES and share < _LANGUAGE_FACTOR * usual and count["copy"] < lines / 2:
         yield (

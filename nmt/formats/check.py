@@ -55,13 +55,13 @@ def compare_exported(loaded: LoadedModel, exported: Score, lines: Sequence[str],
     most = min(_LONGEST, loaded.model.settings.longest - 1)
     sources = [[*tags[number % len(tags)], *source.encode(lines[number - 1])][:most] for number in numbers]
     options = SearchOptions(beam=1)
-    found = engine.search(sources, options)
-    pairs = [(ids, best.tokens) for ids, (best,) in zip(sources, found, strict=True)]
+    hypotheses = engine.search(sources, options)
+    pairs = [(ids, best.tokens) for ids, (best,) in zip(sources, hypotheses, strict=True)]
     expected = [forced.token_log_probs for forced in engine.force(pairs, options.batch_tokens)]
     scored = exported(pairs)
     differences = [
-        sum(abs(a - b) for a, b in zip(one, other, strict=True)) / len(one)
-        for one, other in zip(expected, scored, strict=True)
+        sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(ours)
+        for ours, theirs in zip(expected, scored, strict=True)
     ]
     worst = max(range(len(pairs)), key=lambda i: (differences[i] != differences[i], differences[i]))  # NaN first
     if not differences[worst] <= allowed:

@@ -81,9 +81,9 @@ def check_fits(settings: ModelSettings) -> None:
         "tied_embeddings": ("all", "target", "none") if settings.norm == "post" else ("all",),
     }
     for key, values in expected.items():
-        if (found := getattr(settings, key)) not in values:
+        if (value := getattr(settings, key)) not in values:
             raise ConfigError(
-                f"model.{key}: found {found}, but --to hf expects {' or '.join(map(str, values))}: those of Pegasus "
+                f"model.{key}: found {value}, but --to hf expects {' or '.join(map(str, values))}: those of Pegasus "
                 "(pre-norm) and Marian (post-norm); --to ctranslate2 takes every model with scaled dot products"
             )
 
@@ -204,6 +204,6 @@ def check_tokenizer(directory: Path, loaded: LoadedModel, lines: Sequence[str]) 
         ids = target.encode(line)
         expected = [*source.tag_ids([tag]), *source.encode(line), EOS], target.decode(ids)
         encoded = tokenizer(line if tag is None else f">>{code}<< {line}")["input_ids"]
-        found = encoded, normalize(tokenizer.decode(ids, use_source_tokenizer=False))
-        if found != expected:
-            raise ModelError(f"line {number}: {line!r}: the exported tokenizer gives {found}, expected {expected}")
+        exported = encoded, normalize(tokenizer.decode(ids, use_source_tokenizer=False))
+        if exported != expected:
+            raise ModelError(f"line {number}: {line!r}: the exported tokenizer gives {exported}, expected {expected}")

@@ -249,35 +249,35 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _settings(foreign: Foreign) -> ModelSettings:
     """Return the settings of the model. Raises ValueError for what we do not have."""
-    theirs = foreign.settings
-    if theirs["model_type"] not in ("marian", "pegasus"):
-        raise ValueError(f"config.json: model_type: found {theirs['model_type']}, expected marian")
+    settings = foreign.settings
+    if settings["model_type"] not in ("marian", "pegasus"):
+        raise ValueError(f"config.json: model_type: found {settings['model_type']}, expected marian")
     expected = {"scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False}
     for key, value in {**expected, "normalize_before": False}.items():
-        if theirs.get(key, value) != value:
-            raise ValueError(f"{key}: found {theirs[key]}, expected {value}")
+        if settings.get(key, value) != value:
+            raise ValueError(f"{key}: found {settings[key]}, expected {value}")
     activations = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
     for key in ("attention_heads", "ffn_dim"):
-        if theirs[f"encoder_{key}"] != theirs[f"decoder_{key}"]:
+        if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise ValueError(f"encoder_{key} and decoder_{key} differ")
-    is_tied = theirs.get("tie_word_embeddings", True)
+    is_tied = settings.get("tie_word_embeddings", True)
     bias = foreign.weights.get("final_logits_bias")
-    is_shared = theirs.get("share_encoder_decoder_embeddings", True)
-    settings = {
-        "encoder_layers": theirs["encoder_layers"],
-        "decoder_layers": theirs["decoder_layers"],
-        "dim": theirs["d_model"],
-        "feed_forward": theirs["encoder_ffn_dim"],
-        "heads": theirs["encoder_attention_heads"],
-        "activation": activations[theirs["activation_function"]],
-        "norm": "post" if theirs["model_type"] == "marian" else "pre",
+    is_shared = settings.get("share_encoder_decoder_embeddings", True)
+    ours = {
+        "encoder_layers": settings["encoder_layers"],
+        "decoder_layers": settings["decoder_layers"],
+        "dim": settings["d_model"],
+        "feed_forward": settings["encoder_ffn_dim"],
+        "heads": settings["encoder_attention_heads"],
+        "activation": activations[settings["activation_function"]],
+        "norm": "post" if settings["model_type"] == "marian" else "pre",
         "norm_epsilon": foreign.norm_epsilon,
         "tied_embeddings": "all" if is_tied and is_shared else "target" if is_tied else "none",
         "positions": "sinusoidal" if foreign.positions is None else "learned",
         "max_positions": _POSITIONS,
         "output_bias": bool(bias is not None and bias.any()) or bool(_surplus(foreign.rows[1])),
     }
-    return ModelSettings.model_validate(settings)
+    return ModelSettings.model_validate(ours)
 
 
 def _rows(ids: Mapping[str, int], start: int | None) -> list[int]:
@@ -295,11 +295,11 @@ def _symbols(ids: Mapping[str, int], rows: list[int]) -> list[str]:
 
 def _tags(ids: Mapping[str, int]) -> dict[str, str]:
     """Return the language of each tag `>>ita<<` of a source text; Simplified Chinese is `zh`."""
-    found = {piece: match[1] for piece in ids if (match := _TAG.fullmatch(piece))}
-    if len(found) == 1:
-        raise ValueError(f"it has one tag, {min(found)}, but tags choose one of several target languages")
+    codes = {piece: match[1] for piece in ids if (match := _TAG.fullmatch(piece))}
+    if len(codes) == 1:
+        raise ValueError(f"it has one tag, {min(codes)}, but tags choose one of several target languages")
     tags: dict[str, str] = {}
-    for piece, code in sorted(found.items(), key=lambda item: ("Hans" not in item[1], len(item[1]), item[1])):
+    for piece, code in sorted(codes.items(), key=lambda item: ("Hans" not in item[1], len(item[1]), item[1])):
         primary = {"cmn": "zh"}.get(primary_code(code), primary_code(code))
         names = (primary, f"{primary}-{re.split('[-_]', code)[-1]}", code.replace("_", "-"))
         name = next((name for name in names if name not in tags.values()), None)
@@ -310,9 +310,9 @@ def _tags(ids: Mapping[str, int]) -> dict[str, str]:
 
 def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path) -> Languages:
     source, _, target = (given or "").partition("-")
-    own = [code if code and is_language(code) else None for code in foreign.languages]
-    source = source or (primary_code(own[0]) if own[0] else "")
-    targets = tags or ([target] if target else [primary_code(own[1])] if own[1] else [])
+    languages = [code if code and is_language(code) else None for code in foreign.languages]
+    source = source or (primary_code(languages[0]) if languages[0] else "")
+    targets = tags or ([target] if target else [primary_code(languages[1])] if languages[1] else [])
     if not source or not targets:
         raise ConfigError(f"{path}: the model does not name its languages; give --languages, as in --languages en-it")
     try:
@@ -324,24 +324,24 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
 @torch.no_grad()
 def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
     """Copy all weights into a model; rows that they do not have are 0."""
-    theirs, back = foreign.weights, torch.argsort(sines_first(model.settings.dim))
-    for name, ours, axis in layer_tensors(model):
-        value = theirs[name].float()
-        if value.shape != ours.shape:
-            raise ValueError(f"{name}: found the shape {tuple(value.shape)}, expected {tuple(ours.shape)}")
-        ours.copy_(value if axis is None else value.index_select(axis, back))
-    shared = theirs.get("model.shared.weight")
-    for name, ours, side in embedding_tensors(model):
-        matrix, order = theirs.get(name, shared), torch.tensor(rows[side == "target"])
+    weights, back = foreign.weights, torch.argsort(sines_first(model.settings.dim))
+    for name, tensor, axis in layer_tensors(model):
+        value = weights[name].float()
+        if value.shape != tensor.shape:
+            raise ValueError(f"{name}: found the shape {tuple(value.shape)}, expected {tuple(tensor.shape)}")
+        tensor.copy_(value if axis is None else value.index_select(axis, back))
+    shared = weights.get("model.shared.weight")
+    for name, tensor, side in embedding_tensors(model):
+        matrix, order = weights.get(name, shared), torch.tensor(rows[side == "target"])
         if matrix is None:
             raise KeyError(name)
-        ours.zero_()
-        ours[: len(order)] = matrix[order.clamp(0)].float()[:, back] * (order >= 0).unsqueeze(1)
+        tensor.zero_()
+        tensor[: len(order)] = matrix[order.clamp(0)].float()[:, back] * (order >= 0).unsqueeze(1)
     for embedding in (model.source_embedding, model.target_embedding):
         if embedding.learned is not None and foreign.positions is not None:
             embedding.learned.weight.copy_(foreign.positions[:, back])
     if model.output_bias is not None:
-        bias = theirs.get("final_logits_bias", torch.zeros(len(rows[1]))).flatten().float()
+        bias = weights.get("final_logits_bias", torch.zeros(len(rows[1]))).flatten().float()
         model.output_bias.zero_()
         model.output_bias[: len(rows[1])] = bias[torch.tensor(rows[1]).clamp(0)]
         model.output_bias[_surplus(rows[1])] = _ABSENT

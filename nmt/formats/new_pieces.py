@@ -55,7 +55,7 @@ def new_pieces(tokenizer: Tokenizer, lines: Sequence[str], number: int) -> dict[
         text = b"".join(part for _, part in tokenizer.without_piece(line)).decode().replace(SPACE_MARK, " ").split()
         unknown.update([SPACE_MARK + word for word in text] if kind == "word" else "".join(text))
     frequent = [symbol for symbol, count in unknown.most_common(number) if count > 1]
-    found = {symbol: [i for i, _ in tokenizer.without_piece(symbol.lstrip(SPACE_MARK))] for symbol in frequent}
+    ids_of = {symbol: [i for i, _ in tokenizer.without_piece(symbol.lstrip(SPACE_MARK))] for symbol in frequent}
     characters = []
     for i, symbol in enumerate(tokenizer.symbols):
         is_of_letters = all(unicodedata.category(sign)[0] in "LM" for sign in symbol.replace(SPACE_MARK, ""))
@@ -64,7 +64,7 @@ def new_pieces(tokenizer: Tokenizer, lines: Sequence[str], number: int) -> dict[
     encoded = ("".join(characters[i] for i in tokenizer.encode(line)) for line in lines)
     words = [word for line in encoded for word in line.split() if len(word) > 1]
     if words and kind in ("unigram", "bpe"):
-        size, model = len({*"".join(words)}) + 3 + number - len(found), io.BytesIO()  # 3 are special symbols
+        size, model = len({*"".join(words)}) + 3 + number - len(ids_of), io.BytesIO()  # 3 are special symbols
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(words), model_writer=model, model_type=kind, vocab_size=size, minloglevel=2,
             hard_vocab_limit=False, character_coverage=1.0, normalization_rule_name="identity", add_dummy_prefix=False,
@@ -73,6 +73,6 @@ def new_pieces(tokenizer: Tokenizer, lines: Sequence[str], number: int) -> dict[
         for piece, _, _ in pieces_of(model.getvalue()):
             ids = [ord(character) - _FIRST for character in piece]
             if min(ids) >= 0 and len({*ids}) > 1:  # the mean of repeated rows would be as probable as one
-                found.setdefault("".join(tokenizer.symbols[i] for i in ids), ids)
+                ids_of.setdefault("".join(tokenizer.symbols[i] for i in ids), ids)
     known = {*tokenizer.symbols}
-    return {symbol: ids for symbol, ids in found.items() if symbol not in known}
+    return {symbol: ids for symbol, ids in ids_of.items() if symbol not in known}

@@ -72,9 +72,9 @@ def pieces_of(spm: bytes) -> Iterator[tuple[str, float, int]]:
     """Yield the pieces of a SentencePiece model: text, score, kind."""
     for number, value in _fields(spm):
         if number == _PIECE:
-            found = dict(_fields(value))
-            score = struct.unpack("<f", found[2])[0] if 2 in found else 0.0
-            yield found[1].decode(), score, found[3][0] if 3 in found else _NORMAL
+            fields = dict(_fields(value))
+            score = struct.unpack("<f", fields[2])[0] if 2 in fields else 0.0
+            yield fields[1].decode(), score, fields[3][0] if 3 in fields else _NORMAL
 
 
 def _piece(symbol: str, score: float, kind: int) -> bytes:

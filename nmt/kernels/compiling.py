@@ -61,7 +61,7 @@ def _load(features: list[str]) -> ctypes.CDLL:
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         raise OSError("no C++ compiler found; install g++")
-    status = os.stat(compiler)  # differs after an upgrade; to ask for the version would take longer
+    status = os.stat(compiler)  # differs after an upgrade; a call for the version would take longer
     key = hashlib.sha256(repr((compiler, status.st_size, status.st_mtime_ns, _OPTIONS, features)).encode())
     for source in _SOURCES:
         key.update(source.read_bytes())

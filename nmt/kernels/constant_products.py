@@ -30,7 +30,7 @@ def empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < _LARGE:
         data = np.empty(size + _CACHE_LINE, np.uint8)
-    else:  # numpy would ask for pages of 2 MB, which are zeroed as a whole: searches use parts of their largest arrays
+    else:  # numpy would get pages of 2 MB, which are zeroed as a whole: searches use parts of their largest arrays
         try:
             data = np.frombuffer(mmap(-1, size + _CACHE_LINE, MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
         except OSError:

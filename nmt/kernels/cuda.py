@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from nmt.batching.batch import TILE, Rows
 from nmt.errors import is_oom
-from nmt.kernels import triton_attention, triton_rows, triton_search
+from nmt.kernels import triton_attention, triton_loss, triton_rows, triton_search
 from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result
 
 _SIZES = 16  # a side is filled to a multiple of one part in so many of the target rows of most batches
@@ -186,7 +186,7 @@ class CudaKernels(Kernels):
         self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Read the logits twice and write the gradient in their place."""
-        loss, nll = triton_rows.loss_and_gradient(logits, labels, smoothing, vocabulary)
+        loss, nll = triton_loss.loss_and_gradient(logits, labels, smoothing, vocabulary)
         return loss, nll, logits
 
     def outer_product(self, left: Tensor, right: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from nmt.config import RuntimeSettings
 from nmt.system.workers import available_cores
 
 _LEAST_BF16_DIM = 128
-# of arch_prctl, from Linux's asm/prctl.h: asks for the registers that hold tiles
+# of arch_prctl, from Linux's asm/prctl.h: the request of the registers that hold tiles
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 
@@ -22,12 +22,12 @@ def processor_features() -> frozenset[str]:
     if sys.platform != "linux":
         return frozenset()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    found = set(next((line for line in lines if line.startswith(("flags", "Features"))), "").split())
+    instructions = set(next((line for line in lines if line.startswith(("flags", "Features"))), "").split())
     # by this variable torch, too, computes as on a processor with fewer instructions
     absent = {"avx2": ("avx512", "avx_", "amx"), "default": ("avx", "fma", "amx")}
     for prefix in absent.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), ()):
-        found = {name for name in found if not name.startswith(prefix)}
-    return frozenset(found)
+        instructions = {name for name in instructions if not name.startswith(prefix)}
+    return frozenset(instructions)
 
 
 def prefers_bf16(dim: int) -> bool:

@@ -93,8 +93,8 @@ def products_of(settings: ModelSettings, weights: Weights, precision: str) -> di
     names = [*_layer_names(settings, {**_MAPS, "decoder": (*_MAPS["decoder"], _KEY_VALUE)})]
     products = {name: product(weights[f"{name}.weight"], weights[f"{name}.bias"], precision) for name in names}
     products["output"] = product(matrix_of(weights), None, precision)
-    found = {name: one for name, one in products.items() if one is not None}
-    return found if len(found) == len(products) else None
+    converted = {name: product for name, product in products.items() if product is not None}
+    return converted if len(converted) == len(products) else None
 
 
 def matrix_of(weights: Weights) -> Floats:
@@ -256,13 +256,13 @@ class NativeModel:
     def _addresses_of_layers(self, stack: str) -> Any:
         """Return the addresses of the products and norms of each layer."""
         count = self.settings.encoder_layers if stack == "encoder" else self.settings.decoder_layers
-        found = list[int]()
+        addresses = list[int]()
         for layer in range(count):
             maps = [name and self._products[f"{stack}.{layer}.{name}"] for name in _MAPS[stack]]
-            found += [product.address if product else 0 for product in maps]
+            addresses += [product.address if product else 0 for product in maps]
             for norm in _NORMS[stack]:
-                found += self._addresses_of_norm(norm and f"{stack}.{layer}.{norm}")
-        return (_LONG * len(found))(*found)
+                addresses += self._addresses_of_norm(norm and f"{stack}.{layer}.{norm}")
+        return (_LONG * len(addresses))(*addresses)
 
     def _addresses_of_norm(self, name: str | None) -> tuple[int, int]:
         weight, bias = (self._weights.get(f"{name}.{part}") for part in ("weight", "bias"))

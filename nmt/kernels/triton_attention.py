@@ -283,10 +283,10 @@ def _forward_kernel(
             product = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
             weighted = weighted * correction[:, None] + product
             largest = new_largest
-        some = total > 0
-        divisor = tl.where(some, total, 1.0)
+        is_finite = total > 0
+        divisor = tl.where(is_finite, total, 1.0)
         _store(output, weighted / divisor[:, None], first, end, output_stride, HEAD_WIDTH, WIDTH, BLOCK)
-        normalizer = tl.where(some, largest + tl.log2(divisor), float("inf"))
+        normalizer = tl.where(is_finite, largest + tl.log2(divisor), float("inf"))
         _store_statistic(normalizers, normalizer, first, end, rows, BLOCK)
 
 

@@ -77,9 +77,9 @@ def _attend_kernel(
         count -= 1
         key = tl.load(newest + row * query_stride + column, mask=inside, other=0.0)
         value = tl.load(newest + row * query_stride + D + column, mask=inside, other=0.0)
-        own = of_row + count.to(tl.int64) * of_position + (row % BEAM) * of_place + column
-        tl.store(own, key.to(cells.dtype.element_ty), mask=inside)
-        tl.store(own + D, value.to(cells.dtype.element_ty), mask=inside)
+        new = of_row + count.to(tl.int64) * of_position + (row % BEAM) * of_place + column
+        tl.store(new, key.to(cells.dtype.element_ty), mask=inside)
+        tl.store(new + D, value.to(cells.dtype.element_ty), mask=inside)
         largest = tl.sum(q * key.to(tl.float32), 0)
         total = 1.0
         weighted = value.to(tl.float32)
@@ -243,17 +243,11 @@ def _advance_kernel(
     """Change the state of one sentence."""
     sentence = tl.program_id(0)
     length = tl.load(lengths + sentence).to(tl.int32)
-    limit = tl.load(limits + sentence).to(tl.int32)
     place = tl.arange(0, PLACES)
     best = tl.arange(0, BEST)
     candidate = tl.arange(0, CANDIDATES)
-    valid = candidate < K * C
-    before = tl.load(log_probs + sentence * K + candidate // C, mask=valid, other=float("-inf"))
-    total = before + tl.load(next_log_probs + sentence * K * C + candidate, mask=valid, other=0.0)
-    total = tl.where(before > float("-inf"), total, float("-inf"))
-    is_damaged = tl.max((total != total).to(tl.int32), 0) > 0
-    total = tl.where(is_damaged, float("-inf"), total)
-    token = tl.load(next_tokens + sentence * K * C + candidate, mask=valid, other=0).to(tl.int32)
+    before, total, is_damaged = _sums(log_probs + sentence * K, next_log_probs + sentence * K * C, candidate, K, C)
+    token = tl.load(next_tokens + sentence * K * C + candidate, mask=candidate < K * C, other=0).to(tl.int32)
     if tl.max(before, 0) > float("-inf"):
         of_history = history + sentence.to(tl.int64) * K * 2 * positions
         penalty = tl.load(penalties + length)
@@ -275,22 +269,21 @@ def _advance_kernel(
                 least = log_prob - MARGIN
             normalized = log_prob / penalty
             if rank < K and newest == EOS and normalized > tl.min(scores, 0):
-                to = sentence * N + tl.argmin(scores, 0)
+                to = sentence.to(tl.int64) * N + tl.argmin(scores, 0)
                 scores = tl.where(best == tl.argmin(scores, 0), normalized, scores)
                 tl.store(finished + to, normalized)
                 tl.store(finished_log_probs + to, log_prob)
                 tl.store(finished_lengths + to, length.to(tl.int64))
-                prefix = of_history + (at // C) * 2 * positions
-                _copy(finished_tokens + to.to(tl.int64) * positions, prefix, length, BLOCK)
+                _copy(finished_tokens + to * positions, of_history + (at // C) * 2 * positions, length, BLOCK)
             if newest != EOS and log_prob > float("-inf"):
                 is_next = place == extended
                 new_log_probs = tl.where(is_next, log_prob, new_log_probs)
                 new_tokens = tl.where(is_next, newest, new_tokens)
                 parents = tl.where(is_next, at // C, parents)
                 extended += 1
-        longest = limit
+        longest = tl.load(limits + sentence).to(tl.int32)
         if MARGIN is not None:
-            longest = tl.minimum(limit, length + length // GROWTH_DIVISOR + 1)
+            longest = tl.minimum(longest, length + length // GROWTH_DIVISOR + 1)
         bound = tl.min(scores, 0) * tl.load(penalties + longest)
         kept = (new_log_probs > bound) & (new_log_probs >= least) & (place < K)
         new_log_probs = tl.where(kept, new_log_probs, float("-inf"))
@@ -299,11 +292,23 @@ def _advance_kernel(
         tl.store(tokens + sentence * K + place, new_tokens.to(tl.int64), mask=place < K)
         if tl.max(new_log_probs, 0) > float("-inf"):
             tl.store(lengths + sentence, (length + 1).to(tl.int64))
-            _continue(of_history, parents, positions, length, K, PLACES, BLOCK)
-            newest_place = of_history + place * 2 * positions + length
-            fits = (place < K) & (length < positions)
-            tl.store(newest_place, new_tokens, mask=fits)
-            tl.store(newest_place + positions, place, mask=fits)
+            _continue(of_history, parents, new_tokens, positions, length, K, PLACES, BLOCK)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _sums(
+    log_probs: tl.tensor, next_log_probs: tl.tensor, candidate: tl.tensor, K: tl.constexpr, C: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Return log-probabilities of hypotheses, for each candidate, and their sums with those of the next tokens.
+
+    All sums are -inf if one is NaN, which the third value shows.
+    """
+    valid = candidate < K * C
+    before = tl.load(log_probs + candidate // C, mask=valid, other=float("-inf"))
+    total = before + tl.load(next_log_probs + candidate, mask=valid, other=0.0)
+    total = tl.where(before > float("-inf"), total, float("-inf"))
+    is_damaged = tl.max((total != total).to(tl.int32), 0) > 0
+    return before, tl.where(is_damaged, float("-inf"), total), is_damaged
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -316,10 +321,10 @@ def _copy(to: tl.tensor, source: tl.tensor, length: tl.tensor, BLOCK: tl.constex
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _continue(
-    history: tl.tensor, parents: tl.tensor, positions: tl.tensor, length: tl.tensor, K: tl.constexpr,
-    PLACES: tl.constexpr, BLOCK: tl.constexpr,
+    history: tl.tensor, parents: tl.tensor, tokens: tl.tensor, positions: tl.tensor, length: tl.tensor,
+    K: tl.constexpr, PLACES: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Replace the history of each place (K, 2, P) by that of its parent, up to a length."""
+    """Replace the history of each place (K, 2, P) by that of its parent, up to a length, and its newest token."""
     place = tl.arange(0, PLACES)
     for start in range(0, length, BLOCK):
         position = start + tl.arange(0, BLOCK)
@@ -331,3 +336,7 @@ def _continue(
         tl.debug_barrier()  # all are read before one is written
         tl.store(new, of_tokens, mask=mask)
         tl.store(new + positions, of_places, mask=mask)
+    newest = history + place * 2 * positions + length
+    fits = (place < K) & (length < positions)
+    tl.store(newest, tokens, mask=fits)
+    tl.store(newest + positions, place, mask=fits)

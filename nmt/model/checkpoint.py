@@ -115,6 +115,8 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     try:
         save_file(tensors, file)
     except SafetensorError as error:
-        found = re.search(r"os error (\d+)", str(error))  # safetensors gives the error of the system as text only
-        number = int(found[1]) if found else errno.EIO
+        system_error = re.search(
+            r"os error (\d+)", str(error)
+        )  # safetensors gives the error of the system as text only
+        number = int(system_error[1]) if system_error else errno.EIO
         raise OSError(number, os.strerror(number), str(file)) from None

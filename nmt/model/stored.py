@@ -117,9 +117,9 @@ def read_model(directory: Path) -> StoredModel:
 def check_shapes(file: Path, weights: Mapping[str, Floats], expected: Mapping[str, tuple[int, ...]]) -> None:
     """Raise ModelError if the names or shapes of the weights of a file are not those of its model."""
     for name in sorted(expected.keys() | weights.keys()):
-        found = weights[name].shape if name in weights else "nothing"
-        if found != (shape := expected.get(name, "nothing")):
-            raise ModelError(f"{file}: weight {name!r}: found {found}, the configuration expects {shape}")
+        stored = weights[name].shape if name in weights else "nothing"
+        if stored != (shape := expected.get(name, "nothing")):
+            raise ModelError(f"{file}: weight {name!r}: found {stored}, the configuration expects {shape}")
 
 
 def read_arrays(file: Path) -> dict[str, Floats]:

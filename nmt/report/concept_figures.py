@@ -153,7 +153,7 @@ def schedules() -> Drawing:
 def noam(recipe: Recipe | None) -> Drawing:
     """Draw the schedule of the paper for two widths, factors and warm-ups, and beside it that of a recipe."""
     figure = new_figure(3.8, WIDE)
-    paper, *own = figure.subplots(1, 1 if recipe is None else 2, squeeze=False)[0]
+    paper, *of_recipe = figure.subplots(1, 1 if recipe is None else 2, squeeze=False)[0]
     curves = {
         f"{dim}:{factor}:{warmup}": (Schedule(name="noam", factor=factor, warmup=warmup), dim)
         for dim, factor, warmup in _NOAM
@@ -166,9 +166,9 @@ def noam(recipe: Recipe | None) -> Drawing:
     )
     if recipe is not None:
         schedule = recipe.train.schedule
-        _plot_rates(own[0], {schedule.name: (schedule, recipe.model.dim)}, recipe.train.stop.steps or _STEPS)
+        _plot_rates(of_recipe[0], {schedule.name: (schedule, recipe.model.dim)}, recipe.train.stop.steps or _STEPS)
         paper.set_title("the paper")
-        own[0].set_title(f"the recipe of {recipe.run.name}")
+        of_recipe[0].set_title(f"the recipe of {recipe.run.name}")
         caption += " On the right is that of the recipe, over its own steps."
     return Drawing("noam", "Learning rate: Noam", caption, figure, _LEARNING_RATE)
 
@@ -272,7 +272,7 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     # a group of the usual size, with targets as long as the longest of the others
     longest = int(corpus.train.lengths(chosen)[1].max())
     groups = plan_epoch(corpus.train, _SENTENCES * longest, _SEED, epoch=0)
-    like = min(groups, key=lambda one: (abs(len(one) - _SENTENCES), -int(corpus.train.lengths(one)[1].max())))
+    like = min(groups, key=lambda group: (abs(len(group) - _SENTENCES), -int(corpus.train.lengths(group)[1].max())))
     random, group = (assemble([corpus.train.gather(pairs)]) for pairs in (chosen, like))
     figure = new_figure(7.2, WIDE)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))

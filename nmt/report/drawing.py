@@ -69,8 +69,8 @@ def font_families() -> tuple[str, ...]:
     installed = {font.name for font in font_manager.fontManager.ttflist}
     shipped = _FILES / "common-han.ttf"
     font_manager.fontManager.addfont(shipped)
-    found = [name for name in _HAN_FONTS if name in installed]
-    return ("DejaVu Sans", *found[:1], font_manager.FontProperties(fname=shipped).get_name())
+    han_fonts = [name for name in _HAN_FONTS if name in installed]
+    return ("DejaVu Sans", *han_fonts[:1], font_manager.FontProperties(fname=shipped).get_name())
 
 
 @contextmanager

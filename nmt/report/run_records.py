@@ -42,8 +42,8 @@ class RunRecords:
     def __init__(self, path: Path) -> None:
         marker = RUN.read(path)
         if not marker:
-            found = f"this folder is not a run, or has no {RUN.name}" if path.is_dir() else "no folder of this name"
-            raise ModelError(f"{path}: {found}; expected the folder that 'run' in a recipe names, such as mine/run")
+            problem = f"this folder is not a run, or has no {RUN.name}" if path.is_dir() else "no folder of this name"
+            raise ModelError(f"{path}: {problem}; expected the folder that 'run' in a recipe names, such as mine/run")
         check_format(path)
         records = _read_log(path / "metrics.jsonl")
         if not records:
@@ -67,8 +67,8 @@ class RunRecords:
     @property
     def prepared(self) -> Path:
         """The folder of the prepared corpus: in a run that was moved not where the recipe names it."""
-        own = self.path / "prepared"
-        return own if own.exists() else self.recipe.prepared_directory
+        copy = self.path / "prepared"
+        return copy if copy.exists() else self.recipe.prepared_directory
 
     @property
     def state(self) -> str:
@@ -82,7 +82,7 @@ class RunRecords:
         """The best validation, ranked as in training: by `train.best_metric`, then by the loss."""
         metric = self.recipe.train.best_metric
         sign = 1 if metric == "loss" else -1
-        return min(self.validations, key=lambda one: (sign * one[metric], one["loss"], one["step"]), default=None)
+        return min(self.validations, key=lambda row: (sign * row[metric], row["loss"], row["step"]), default=None)
 
 
 def _read_log(file: Path) -> list[Record]:
@@ -134,7 +134,7 @@ def read_test_scores(file: Path) -> list[Record]:
     """
     remedy = "remove it, and nmt train writes it again"
     scores = read_json(file, remedy) if file.exists() else []
-    if not isinstance(scores, list) or not all(_has(one, _TEST_SCORE) for one in scores):
+    if not isinstance(scores, list) or not all(_has(score, _TEST_SCORE) for score in scores):
         raise DataError(f"{file}: damaged; {remedy}")
     return scores
 
@@ -169,7 +169,7 @@ def run_row(name: str, path: Path) -> Row:
     best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
     return row | {
         "remark": run.state,
-        "settings": {one.key: one.now for one in differences({}, run.recipe.model_dump(mode="json"))},
+        "settings": {setting.key: setting.now for setting in differences({}, run.recipe.model_dump(mode="json"))},
         "parameters": _parameters(path),
         "steps": max(last["step"], run.progress.step if run.progress else 0),
         "epochs": last["epoch"],
@@ -177,7 +177,7 @@ def run_row(name: str, path: Path) -> Row:
         "minutes": last["seconds"] / 60,
         "device": run.environment.get("device"),
         "valid": {key: best[key] for key in ("step", "loss", "bleu", "chrf") if key in best},
-        "test": {one: fmean(each["value"] for each in run.test_scores if each["name"] == one) for one in metrics},
+        "test": {name: fmean(each["value"] for each in run.test_scores if each["name"] == name) for name in metrics},
     }
 
 

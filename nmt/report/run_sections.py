@@ -175,9 +175,9 @@ def run_heading(run: RunRecords, systems: Sequence[System]) -> str:
 def comparison_heading(names: Sequence[str], systems: Sequence[System]) -> str:
     """Return the heading of a comparison: the best run, if all of them have translated the same test text."""
     tests, heading = [system for system in systems if system.text.title == "Test text"], counted(len(names), "run")
-    if len(tests) < len(names) or any(one.text != tests[0].text for one in tests):
+    if len(tests) < len(names) or any(test.text != tests[0].text for test in tests):
         return f"{heading} compared"
-    best, languages = max(tests, key=lambda one: one.scores[0].value), tests[0].text.languages
+    best, languages = max(tests, key=lambda test: test.scores[0].value), tests[0].text.languages
     heading += f", {english_name(languages.source)} to {english_name(languages.target)}"
     return f"{heading}: {best.name} has the highest score, {_result(best)}"
 
@@ -194,7 +194,7 @@ def settings_html(run: RunRecords) -> Markup:
     path, recipe, again = map(shlex.quote, (str(run.path), str(file), f"run={run.path}-again"))
     return render(
         "settings.html",
-        changes=[(one.key, setting_text(one.now), setting_text(one.before)) for one in changed_settings(run.recipe)],
+        changes=[(key, setting_text(now), setting_text(before)) for key, before, now in changed_settings(run.recipe)],
         environment=[(name, setting_text(value)) for name, value in run.environment.items()],
         commands=f"nmt translate --model {path} < FILE\nnmt train --config {recipe} --set {again}",
         recipe=file.read_text(encoding="utf-8"),
@@ -217,7 +217,7 @@ def changed_settings(recipe: Recipe) -> list[Difference]:
 def runs_html(rows: Sequence[Row]) -> Markup:
     """Return the section of runs: costs and scores, the settings that differ, and which ones have seen more text."""
     columns, differing = columns_of(rows), differing_settings(rows)
-    settings = [(key, *(setting_text(value, is_short=False) for value in found)) for key, found in differing.items()]
+    settings = [(key, *(setting_text(value, is_short=False) for value in values)) for key, values in differing.items()]
     seen = {row["name"]: row["epochs"] * row["pairs"] for row in rows if row["epochs"] and row["pairs"]}
     least = min(seen, key=lambda name: seen[name], default="")
     more = [

@@ -84,7 +84,7 @@ class BeamTree:
             unfinished += token != EOS
             nodes_of[row, token] = len(self.nodes)
             self.nodes.append(Node(self._row_nodes[row], step, token, total - before[row], total, outcome))
-        self._row_nodes = [nodes_of[one] for one in chosen]
+        self._row_nodes = [nodes_of[row] for row in chosen]
 
     def path(self, number: int) -> list[int]:
         """Return the numbers of the nodes from the first token to a node."""
@@ -159,7 +159,7 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     drawings.append(search_drawing(tree, translator.tokenizers.target.pieces, search))
     if len(attention.source) <= _FEW:
         drawings.insert(0, head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source))
-    return [replace(one, subject=f"{model.resolve().name}: {text}") for one in drawings]
+    return [replace(drawing, subject=f"{model.resolve().name}: {text}") for drawing in drawings]
 
 
 @torch.inference_mode()

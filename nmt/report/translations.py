@@ -61,12 +61,12 @@ class System:
 
     def __init__(self, name: str, text: Text, lines: list[str]) -> None:
         self.name, self.text, self.lines = name, text, lines
-        self.bleu, self.chrf = (measure(one, lines, [text.reference], text.language) for one in ("bleu", "chrf"))
+        self.bleu, self.chrf = (measure(metric, lines, [text.reference], text.language) for metric in ("bleu", "chrf"))
         self.line_scores = self.chrf.line_scores()
         # of the lowest scores first
         self.worst = sorted(range(len(lines)), key=self.line_scores.__getitem__)
-        found = groupby(diagnose(lines, text.language, [text.reference], text.source), lambda one: one.line - 1)
-        self.findings = {line: list(of_line) for line, of_line in found}
+        by_line = groupby(diagnose(lines, text.language, [text.reference], text.source), lambda fault: fault.line - 1)
+        self.findings = {line: list(of_line) for line, of_line in by_line}
 
     @cached_property
     def scores(self) -> list[Score]:
@@ -76,7 +76,7 @@ class System:
     @cached_property
     def faults(self) -> dict[str, list[int]]:
         """The lines with each kind of fault, of the lowest scores first."""
-        faulty = [(line, {one.kind for one in self.findings[line]}) for line in self.worst if line in self.findings]
+        faulty = [(line, {fault.kind for fault in self.findings[line]}) for line in self.worst if line in self.findings]
         return {kind: [line for line, kinds in faulty if kind in kinds] for kind in KINDS}
 
     def samples(self) -> dict[str, list[int]]:
@@ -105,20 +105,20 @@ def systems_of_run(run: RunRecords, name: str) -> tuple[list[System], list[str]]
             if part == "valid":
                 texts = PreparedCorpus.open(run.prepared).valid_texts
             else:
-                pairs_of = [list(read_pairs(*one)) for one in zip(corpora, languages, strict=True)]
+                pairs_of = [list(read_pairs(*corpus)) for corpus in zip(corpora, languages, strict=True)]
                 texts = [([pair.source for pair in pairs], [pair.target for pair in pairs]) for pairs in pairs_of]
             lines, expected = list(read_lines(file)), sum(len(source) for source, _ in texts)
             if len(lines) != expected:
-                found = f"{file.name} has {counted(len(lines), 'line')}"
-                raise DataError(f"{found}, but the text {expected:,}: it has changed")
+                count = f"{file.name} has {counted(len(lines), 'line')}"
+                raise DataError(f"{count}, but the text {expected:,}: it has changed")
         except (NMTError, OSError) as error:
             missing.append(f"No translations of the {title.lower()}: {error}.")
             continue
         remaining = iter(lines)
         for pair, sides in zip(languages, texts, strict=True):
             full_title = f"{title} ({pair.target})" if len(run.recipe.languages.target) > 1 else title
-            own = list(islice(remaining, len(sides[0])))
-            systems.append(System(name, Text(full_title, pair, *sides, note), own))
+            translations = list(islice(remaining, len(sides[0])))
+            systems.append(System(name, Text(full_title, pair, *sides, note), translations))
     return systems, missing
 
 
@@ -131,7 +131,7 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
         return []
     (figure, (axes,)), weakest = new_chart(2.6, margins=(0.5, 0.1, 0.62, 0.12)), []
     for number, system in enumerate(systems):
-        parts = [replace(system.chrf, statistics=[system.chrf.statistics[i] for i in one.lines]) for one in buckets]
+        parts = [replace(system.chrf, statistics=[system.chrf.statistics[i] for i in part.lines]) for part in buckets]
         scores = [part.score(RESAMPLES) for part in parts]
         places = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count
         margins = [score.confidence.margin if score.confidence else 0 for score in scores]
@@ -162,10 +162,10 @@ def ranking(systems: Sequence[System], metric: int) -> dict[str, Any]:
     """Return which system is best by BLEU (0) or chrF (1), those that are significantly worse, and the differences."""
     measured = [(system.bleu, system.chrf)[metric] for system in systems]
     best = int(np.argmax([system.scores[metric].value for system in systems]))
-    comparisons = [compare(measured[best], one) for one in measured]
-    differences = [f"{-found.difference:+.2f} (p = {found.p_value:.3f})" for found in comparisons]
+    comparisons = [compare(measured[best], system) for system in measured]
+    differences = [f"{-comparison.difference:+.2f} (p = {comparison.p_value:.3f})" for comparison in comparisons]
     differences[best] = "best"
-    worse = [system for system, found in zip(systems, comparisons, strict=True) if found.significant]
+    worse = [system for system, comparison in zip(systems, comparisons, strict=True) if comparison.significant]
     return {"best": systems[best], "score": systems[best].scores[metric], "worse": worse, "differences": differences}
 
 
@@ -176,7 +176,7 @@ def samples_html(system: System) -> Markup:
 
 def quality_html(systems: Sequence[System], missing: Sequence[str] = ()) -> Markup:
     """Return the section of the systems, each with its text; what is missing is shown first."""
-    return render("quality.html", systems=[(one, length_drawings([one])) for one in systems], missing=missing)
+    return render("quality.html", systems=[(system, length_drawings([system])) for system in systems], missing=missing)
 
 
 def comparison_html(systems: Sequence[System]) -> Markup:

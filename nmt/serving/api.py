@@ -92,8 +92,8 @@ class Service:
 
     def detect(self, texts: Sequence[str], codes: Sequence[str]) -> list[dict[str, Any]]:
         """Return languages by their probability for a text, in percent, the most probable first."""
-        found = probabilities("\n".join(texts))
-        percent = {code: round(100 * found.get(primary_code(code), 0), 1) for code in codes}
+        shares = probabilities("\n".join(texts))
+        percent = {code: round(100 * shares.get(primary_code(code), 0), 1) for code in codes}
         return [{"confidence": percent[code], "language": code} for code in sorted(codes, key=lambda c: -percent[c])]
 
     def direction(self, request: FileRequest, texts: Sequence[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
@@ -122,7 +122,8 @@ class Service:
             answers = [{"translatedText": page.decode(), **empty} for page in pages]
         if detected:
             answers = [{**answer, "detectedLanguage": detected} for answer in answers]
-        return answers[0] if isinstance(request.q, str) else {key: [one[key] for one in answers] for key in answers[0]}
+        is_text = isinstance(request.q, str)
+        return answers[0] if is_text else {key: [each[key] for each in answers] for key in answers[0]}
 
     def translate_file(
         self, request: FileRequest, name: str, data: bytes, abandoned: Event
@@ -172,10 +173,10 @@ def _text_answers(
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
     parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
     batches = translate_batches([line.strip() for pieces in parts for line in pieces[::2]], options)
-    found = iter([one for _, translations in batches for one in translations])
+    in_order = iter([translation for _, translations in batches for translation in translations])
     for pieces in parts:
-        lines = [next(found) for _ in pieces[::2]]
-        ranked = [[one.text, *(other.text for other in one.alternatives)] for one in lines]
+        lines = [next(in_order) for _ in pieces[::2]]
+        ranked = [[line.text, *(other.text for other in line.alternatives)] for line in lines]
         best, *others = (
             _rejoined(pieces, [texts_of_line[min(rank, len(texts_of_line) - 1)] for texts_of_line in ranked])
             for rank in range(max(map(len, ranked)))

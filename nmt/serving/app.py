@@ -96,7 +96,7 @@ class Server:
             response = _json({"error": str(error)}, status)
             response.headers.update({"retry-after": "1"} if status == 503 else {})
         except Exception as error:
-            places = [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)]
+            places = [f"{Path(call.filename).name}:{call.lineno}" for call in traceback.extract_tb(error.__traceback__)]
             self.log(f"internal error: {type(error).__name__}: {', '.join(places)}")
             response = _json({"error": "internal error; the log of the server has its place"}, 500)
         response.headers.update(_HEADERS)
@@ -148,7 +148,7 @@ class Server:
 
     def frontend_settings(self, _: Request) -> Any:
         """Return what clients of LibreTranslate request before they show a form."""
-        known, has_keys = {one["code"]: one for one in self.service.languages()}, bool(self.settings.keys)
+        known, has_keys = {each["code"]: each for each in self.service.languages()}, bool(self.settings.keys)
         return {
             "charLimit": self.settings.characters, "frontendTimeout": 500, "apiKeys": has_keys,
             "keyRequired": has_keys, "suggestions": False, "filesTranslation": True,
@@ -180,12 +180,12 @@ class Server:
                 given = parse_json(body) if "json" in content_type else dict(parse_qsl(body.decode(), errors="strict"))
             fields = kind.model_validate(given)
         except ValidationError as error:
-            found = (f"parameter {'.'.join(map(str, one['loc'][:1]))}: {one['msg']}" for one in error.errors())
-            raise RequestError(400, f"Invalid request: {'; '.join(islice(found, 10))}") from None
+            faults = (f"parameter {'.'.join(map(str, fault['loc'][:1]))}: {fault['msg']}" for fault in error.errors())
+            raise RequestError(400, f"Invalid request: {'; '.join(islice(faults, 10))}") from None
         except (ValueError, MultiPartException) as error:
             raise RequestError(400, f"Invalid request: {error}") from None
         key = str(given.get("api_key")).encode(errors="replace")
-        if self.settings.keys and not sum(hmac.compare_digest(key, one) for one in self.settings.keys):
+        if self.settings.keys and not sum(hmac.compare_digest(key, allowed) for allowed in self.settings.keys):
             raise RequestError(403, "a valid api_key is required")
         request.scope["characters"] = count = sum(map(len, getattr(fields, "texts", ())))
         if count > self.settings.characters:

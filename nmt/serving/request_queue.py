@@ -78,19 +78,19 @@ class RequestQueue:
         while not self._arrived.empty():
             self._waiting.append(self._arrived.get())
         batch, others, size = list[Submission](), list[Submission](), 0
-        for one in self._waiting:
+        for request in self._waiting:
             if batch:
                 first, has_room = batch[0], size < _BATCH_LINES * self.translator.scale
-                is_next = has_room and not (one.is_long or first.is_long) and one.options == first.options
+                is_next = has_room and not (request.is_long or first.is_long) and request.options == first.options
             else:
-                is_next = not (one.is_long and passes_long)
-            if one.abandoned.is_set():
-                one.result.cancel()
+                is_next = not (request.is_long and passes_long)
+            if request.abandoned.is_set():
+                request.result.cancel()
             elif is_next:
-                batch.append(one)
-                size += len(one.lines)
+                batch.append(request)
+                size += len(request.lines)
             else:
-                others.append(one)
+                others.append(request)
         self._waiting = others
         return batch
 
@@ -101,7 +101,7 @@ class RequestQueue:
             if batch and batch[0].is_long:
                 translator, engine = copy.copy(translator), translator.engine
                 translator.engine = RemoteEngine(engine, partial(self._in_parts, engine, batch[0].abandoned))
-            lines = [line for one in batch for line in one.lines]
+            lines = [line for request in batch for line in request.lines]
             translations = iter(translator.translate_lines(lines, batch[0].options) if lines else ())
         except CancelledError:
             batch[0].result.cancel()
@@ -109,23 +109,23 @@ class RequestQueue:
             if len(batch) == 1:
                 batch[0].result.set_exception(error)
             else:
-                for one in batch:
-                    self._translate([one])
+                for request in batch:
+                    self._translate([request])
         else:
-            for one in batch:
-                one.result.set_result([next(translations) for _ in one.lines])
+            for request in batch:
+                request.result.set_result([next(translations) for _ in request.lines])
 
     def _in_parts(self, engine: Engine, abandoned: Event, request: Any) -> Any:
         """Return what the engine computes for a long request; between the parts of a search, others pass it."""
         if not isinstance(request, SearchRequest):
             return engine.force(*request)
         sentences, options, prefixes = request
-        found, count = list[Any](), _PART_SENTENCES * self.translator.scale
+        results, count = list[Any](), _PART_SENTENCES * self.translator.scale
         for start in range(0, len(sentences), count):
             if start:
                 self._translate(self._next_batch(passes_long=True))
             if abandoned.is_set():
                 raise CancelledError
             part = slice(start, start + count)
-            found += engine.search(sentences[part], options, prefixes[part] if prefixes else None)
-        return found
+            results += engine.search(sentences[part], options, prefixes[part] if prefixes else None)
+        return results

@@ -28,7 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def printable(text: str) -> str:
     r"""Return text with control characters escaped, as `\x1b`: a name in it must not control the terminal."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class _Stderr(RichConsole):

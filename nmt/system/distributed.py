@@ -98,9 +98,9 @@ def exchange(*numbers: float) -> list[tuple[float, ...]]:
     import torch
     import torch.distributed as dist
 
-    own = torch.tensor(numbers, dtype=torch.float64)
-    of_ranks = [torch.empty_like(own) for _ in range(world_size())]
-    dist.all_gather(of_ranks, own)
+    values = torch.tensor(numbers, dtype=torch.float64)
+    of_ranks = [torch.empty_like(values) for _ in range(world_size())]
+    dist.all_gather(of_ranks, values)
     return [tuple(of_rank.tolist()) for of_rank in of_ranks]
 
 

@@ -73,12 +73,12 @@ def disk_errors(path: Path) -> Iterator[None]:
 def check_new_directory(directory: Path) -> None:
     """Raise ConfigError unless a folder that is named as output is absent or empty."""
     if directory.is_dir():
-        found = next((f"it holds {path.name}" for path in directory.iterdir()), None)
+        content = next((f"it holds {path.name}" for path in directory.iterdir()), None)
     else:
-        found = "found a file" if directory.exists() else None
-    if found is not None:
+        content = "found a file" if directory.exists() else None
+    if content is not None:
         raise ConfigError(
-            f"{directory}: expected a new or an empty folder, but {found}; name another one, or remove it"
+            f"{directory}: expected a new or an empty folder, but {content}; name another one, or remove it"
         )
 
 
@@ -329,13 +329,15 @@ def read_digested(
         raise DamagedError(f"{file.parent}: not a model directory: it has no {file.name}")
     read, problem = read_json(file, _COPY), ""
     content: dict[str, Any] = read if isinstance(read, dict) else {}
-    found, files, digest = (content.get(key) for key in ("format_version", "files", "sha256"))
-    if not isinstance(found, int):
+    stored_version, files, digest = (content.get(key) for key in ("format_version", "files", "sha256"))
+    if not isinstance(stored_version, int):
         problem = "it has no format_version"
     elif digest not in (None, _digest_without_itself(content)):
         problem = "its content is not what was saved (SHA-256 differs)"
-    elif found != version:
-        raise ModelError(f"{file}: format version {found}, expected {version}: another version of nmt wrote it")
+    elif stored_version != version:
+        raise ModelError(
+            f"{file}: format version {stored_version}, expected {version}: another version of nmt wrote it"
+        )
     elif digest is None or not isinstance(files, dict):
         problem = "it has no digests"
     elif lacking := [name for name in required(files) if name not in files]:

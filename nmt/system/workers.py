@@ -28,7 +28,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from nmt.errors import ModelError, NMTError
 
-_REQUEST = b"?"  # begins a message that asks; pickled results begin with b"\x80"
+_REQUEST = b"?"  # begins the message of a request; pickled results begin with b"\x80"
 _PR_SET_PDEATHSIG = 1  # from Linux's sys/prctl.h
 
 Item = TypeVar("Item")
@@ -73,7 +73,7 @@ class WorkerPool(Generic[Item, Result]):
     wait forever for threads that it does not have. The workers end with the thread that started them.
 
     Each worker calls `on_start` first. `advice` ends the message about a worker that was killed. While a worker runs a
-    task, it may `ask` the first process, which returns `answer(requests)` for the requests that wait.
+    task, it may `call` the first process, which returns `answer(requests)` for the requests that wait.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class WorkerPool(Generic[Item, Result]):
                 with self._death_explained():
                     pipe.send_bytes(pickle.dumps(answer))
 
-    def ask(self, request: object) -> Any:
+    def call(self, request: object) -> Any:
         """Return what the first process answers to a request, in a worker that runs a task; both are pickled."""
-        assert self._first_process is not None, "only workers ask"
+        assert self._first_process is not None, "only workers call"
         self._first_process.send_bytes(_REQUEST + pickle.dumps(request))
         return pickle.loads(self._first_process.recv_bytes())
 
@@ -166,14 +166,14 @@ class WorkerPool(Generic[Item, Result]):
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
             for _ in range(self.count):
-                own_end, worker_end = Pipe()
+                first_end, worker_end = Pipe()
                 with warnings.catch_warnings():
                     # newer Pythons warn of threads; the only ones here are idle threads of torch
                     warnings.simplefilter("ignore", DeprecationWarning)
                     pid = os.fork()
                 if not pid:
-                    self._serve(worker_end, own_end)
-                self._workers[pid] = own_end
+                    self._serve(worker_end, first_end)
+                self._workers[pid] = first_end
                 worker_end.close()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

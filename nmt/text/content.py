@@ -44,12 +44,12 @@ def content_diff(source: str, text: str) -> ContentDiff:
     Of messages of ICU, whose texts are translated, the arguments are compared. Code in backticks is lost only from a
     text without backticks, and signs such as `>` are not compared: people translate both.
     """
-    required, found = (Counter(map(_compared, read(line).items)) for line in (source, text))
-    for key in required | found:
+    required, present = (Counter(map(_compared, read(line).items)) for line in (source, text))
+    for key in required | present:
         if _SIGN.fullmatch(key) or (key[0] == "`" and ("`" in text or key.strip("`").lower() in text.lower())):
-            del required[key], found[key]
+            del required[key], present[key]
     lost, added = accelerators(source, text)
-    return ContentDiff((*(required - found).elements(), *lost), (*(found - required).elements(), *added))
+    return ContentDiff((*(required - present).elements(), *lost), (*(present - required).elements(), *added))
 
 
 def invented_items(text: str) -> list[str]:
@@ -73,8 +73,8 @@ def accelerators(source: str, text: str) -> ContentDiff:
     """Return the accelerators that a translation lacks, and those that it has too often."""
     if "&" not in source and "&" not in text:
         return NO_DIFF
-    required, found = len(_ACCELERATOR.findall(source)), len(_ACCELERATOR.findall(text))
-    return ContentDiff(("&",) * (required - found), ("&",) * (found - required))
+    required, present = len(_ACCELERATOR.findall(source)), len(_ACCELERATOR.findall(text))
+    return ContentDiff(("&",) * (required - present), ("&",) * (present - required))
 
 
 def without_items(line: str, substitute: str = " ") -> str:

@@ -72,8 +72,8 @@ class Glossary:
                 )
             _check_term(f"{path}:{number}", line)
             if words in seen:
-                found = f"'{columns[0]}' is on line {seen[words]} already"
-                raise DataError(f"{path}:{number}: {found}; keep one of the lines, for a term has one translation")
+                problem = f"'{columns[0]}' is on line {seen[words]} already"
+                raise DataError(f"{path}:{number}: {problem}; keep one of the lines, for a term has one translation")
             seen[words] = number
             terms[columns[0]] = columns[1]
         if not terms:
@@ -82,15 +82,15 @@ class Glossary:
 
     def matches(self, line: str) -> list[Term]:
         """Return the target terms that the translation of a line must contain, one for each match, in order."""
-        found = list(_WORD.finditer(line))
-        words, matches, start = [word[0] for word in found], list[Term](), 0
+        matched_words = list(_WORD.finditer(line))
+        words, matches, start = [word[0] for word in matched_words], list[Term](), 0
         while start < len(words):
             for end in (start + length for length in self._lengths if start + length <= len(words)):
                 exact = tuple(words[start:end])
                 small = tuple(word[0].lower() + word[1:] for word in exact)
                 target = self._by_words.get(exact) or self._by_words.get(small)
                 if target:
-                    matches.append(Term(target, found[start].start(), found[end - 1].end()))
+                    matches.append(Term(target, matched_words[start].start(), matched_words[end - 1].end()))
                     start = end - 1
                     break
             start += 1
@@ -104,11 +104,11 @@ def _check_term(place: str, term: str) -> None:
     """
     longest = max(term.split("\t"), key=len)
     if len(longest) > _LONGEST:
-        found = f"found {len(longest):,} characters in {longest[:60]!r}"
-        raise DataError(f"{place}: {found}, expected at most {_LONGEST} a term; shorten it, or remove it")
+        problem = f"found {len(longest):,} characters in {longest[:60]!r}"
+        raise DataError(f"{place}: {problem}, expected at most {_LONGEST} a term; shorten it, or remove it")
     if ITEM in term:
-        found = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
-        raise DataError(f"{place}: {found}; remove this character")
+        problem = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
+        raise DataError(f"{place}: {problem}; remove this character")
 
 
 def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
@@ -117,11 +117,11 @@ def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
     >>> missing_terms([Term("gatto", 4, 7), Term("cane", 12, 15)], "gattone e cane")
     [Term(text='gatto', start=4, end=7)]
     """
-    found = Counter({term.text: len(whole_word(term.text).findall(text)) for term in terms})
+    counts = Counter({term.text: len(whole_word(term.text).findall(text)) for term in terms})
     lacking = []
     for term in terms:
-        found[term.text] -= 1
-        if found[term.text] < 0:
+        counts[term.text] -= 1
+        if counts[term.text] < 0:
             lacking.append(term)
     return lacking
 

@@ -233,7 +233,7 @@ def pairs_of(items: Sequence[Item]) -> dict[int, int]:
     for index, item in enumerate(items):
         if item.role == "opening" and len(opened) < _DEEPEST:
             opened.append(index)
-        elif item.role == "closing" and item.name in [items[one].name for one in opened]:
+        elif item.role == "closing" and item.name in [items[index].name for index in opened]:
             while items[opened[-1]].name != item.name:  # an opening item without a closing one
                 opened.pop()
             pairs[opened.pop()] = index

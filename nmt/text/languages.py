@@ -143,7 +143,7 @@ class TargetLanguage:
 
     # `zh`, `ja`, `ko`, or another primary code; empty if none was given and the text is in none of these.
     code: str
-    found: Literal["given", "detected"] = "given"
+    origin: Literal["given", "detected"] = "given"
     # The code with script and region as it was given, such as `zh-Hant`.
     stated: str = ""
 
@@ -166,7 +166,7 @@ class TargetLanguage:
     @property
     def notice(self) -> str | None:
         """A line for users who gave no language."""
-        if self.found == "given":
+        if self.origin == "given":
             return None
         return f"target language not given; text {self.looks}: BLEU tokenizer {self.tokenizer}; --target-lang to choose"
 
@@ -231,13 +231,14 @@ def probabilities(text: str) -> dict[str, float]:
     return dict(_identifier().rank(text))
 
 
-def confusable(found: str, code: str) -> bool:
+def confusable(detected: str, code: str) -> bool:
     """Whether the language that `identify` found is no evidence against the language `code`.
 
     It is none against the same language, a related one and one that py3langid does not have.
     """
-    own = {"nb": "no"}.get(primary_code(code), primary_code(code))
-    return found in (own, "zxx") or own not in _identifier().labels or any({found, own} <= one for one in _RELATED)
+    label = {"nb": "no"}.get(primary_code(code), primary_code(code))
+    is_related = any({detected, label} <= languages for languages in _RELATED)
+    return detected in (label, "zxx") or label not in _identifier().labels or is_related
 
 
 def language_of(lines: Sequence[str]) -> str | None:
@@ -252,8 +253,8 @@ def language_of(lines: Sequence[str]) -> str | None:
         return sole
     stride = -(-len(lines) // (_BLOCK * _MOST_BLOCKS))
     starts = range(0, len(lines) - _BLOCK + 1, _BLOCK * stride)
-    found = [identify("\n".join(lines[start : start + _BLOCK])) for start in starts]
-    certain = Counter(language for language, probability in found if probability >= _CONFIDENCE)
+    identified = [identify("\n".join(lines[start : start + _BLOCK])) for start in starts]
+    certain = Counter(language for language, probability in identified if probability >= _CONFIDENCE)
     return next((language for language, count in certain.items() if count >= _CERTAIN * len(starts)), None)
 
 
@@ -266,10 +267,10 @@ def found_instead(lines: Sequence[str], code: str) -> str | None:
     share, expected = script_shares("\n".join(lines)), script_of(code)
     if sum(any(map(str.isalpha, line)) for line in lines) < _LEAST_LINES:
         return None
-    found = language_of(lines)
+    detected = language_of(lines)
     if expected is not None and share.get(expected, 0) < (_LATIN_SCRIPT if expected == "Latin" else _OWN_SCRIPT):
-        return found or max(share, key=lambda script: share[script])
-    return None if found is None or confusable(found, code) else found
+        return detected or max(share, key=lambda script: share[script])
+    return None if detected is None or confusable(detected, code) else detected
 
 
 def wrong_language(text: str, code: str) -> str | None:
@@ -279,9 +280,9 @@ def wrong_language(text: str, code: str) -> str | None:
     """
     if sum(map(str.isalpha, text)) < _LEAST_LETTERS or script_of(code) in ("Han", "Japanese"):
         return None
-    found, confidence = identify(text)
-    certain = confidence >= _CONFIDENCE and not confusable(found, code)
-    return f"language {found}, probability {confidence:.2f}" if certain else None
+    detected, confidence = identify(text)
+    certain = confidence >= _CONFIDENCE and not confusable(detected, code)
+    return f"language {detected}, probability {confidence:.2f}" if certain else None
 
 
 def script_shares(text: str) -> dict[str, float]:
@@ -386,7 +387,7 @@ def _stated_conversion(language: str) -> str | None:
     stated = [_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS]
     if "hans" in parts:
         return "t2s"
-    return next((one for one in stated if one != "t2s" or "hant" not in parts), None)
+    return next((conversion for conversion in stated if conversion != "t2s" or "hant" not in parts), None)
 
 
 @cache

@@ -111,12 +111,12 @@ class Manifest:
             )
         if not content:
             raise DataError(f"{directory}: no prepared corpus here; make it with nmt prepare")
-        if (found := content.get("format_version")) != PREPARED.version:
-            raise UnusableCorpusError(f"{path}: found format version {found}, expected {PREPARED.version}")
-        own = {key: value for key, value in content.items() if key not in ("sha256", *PREPARED.header)}
+        if (stored_version := content.get("format_version")) != PREPARED.version:
+            raise UnusableCorpusError(f"{path}: found format version {stored_version}, expected {PREPARED.version}")
+        values = {key: value for key, value in content.items() if key not in ("sha256", *PREPARED.header)}
         try:
-            if content.get("sha256") == json_digest(own):
-                return _MANIFEST.validate_python(own)
+            if content.get("sha256") == json_digest(values):
+                return _MANIFEST.validate_python(values)
         except ValidationError:
             pass
         raise UnusableCorpusError(f"{path}: incomplete or damaged")
@@ -141,7 +141,7 @@ def why_stale(recipe: Recipe) -> str | None:
     if not settings["tokenizer"]:  # that of an initial model that is gone, as may be when a run is resumed
         settings["tokenizer"] = manifest.settings["tokenizer"]
     changed = [*map(str, differences(manifest.settings, settings))]
-    changed += [f"{files[key]} has changed" for key, own in stamps(files).items() if own != manifest.inputs.get(key)]
+    changed += [f"{files[key]} has changed" for key, now in stamps(files).items() if now != manifest.inputs.get(key)]
     return changed[0] if changed else None
 
 

@@ -38,11 +38,11 @@ def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
         # an ASCII text has at most a token for each character, and one for the space before it
         return len(text) + 1 if text.isascii() and len(text) < limit else count(text.replace(ITEM, " "))
 
-    found = list[Line]()
+    parts = list[Line]()
     for sentence in line.cut(_sentence_ends(line, language)):
         for part in sentence.cut(_boundaries(sentence)):
-            found += part.cut(list(accumulate(map(len, _shorten(part.text, limit, size))))[:-1])
-    return [unit for unit in found if unit.text]
+            parts += part.cut(list(accumulate(map(len, _shorten(part.text, limit, size))))[:-1])
+    return [unit for unit in parts if unit.text]
 
 
 def _sentence_ends(line: Line, language: str) -> list[int]:
@@ -50,7 +50,7 @@ def _sentence_ends(line: Line, language: str) -> list[int]:
     ends = list(accumulate(map(len, sentences(line.text, language))))
     if line.items:
         marks = zip(re.finditer(ITEM, line.text), line.items, strict=True)
-        closings = {found.start() for found, item in marks if item.role == "closing"}
+        closings = {match.start() for match, item in marks if item.role == "closing"}
         for index, end in enumerate(ends):
             while end in closings:
                 end += 1

@@ -81,7 +81,7 @@ class Tokenizer:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:
             for letter, low in small.items():
                 more["normalization_rule_tsv"] = rules.name  # of which the model has a copy
-                rules.write(f"{letter:x}\t{' '.join(format(ord(one), 'x') for one in low)}\n")
+                rules.write(f"{letter:x}\t{' '.join(format(ord(character), 'x') for character in low)}\n")
             rules.flush()
             try:
                 sentencepiece.SentencePieceTrainer.train(
@@ -105,9 +105,9 @@ class Tokenizer:
             processor.LoadFromSerializedProto(model)
         except RuntimeError:
             raise ModelError("not a SentencePiece model, or a damaged one") from None
-        found = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
-        if found != (PAD, UNK, BOS, EOS):
-            raise ModelError(f"the symbols pad, unk, bos, eos have the ids {found}, expected (0, 1, 2, 3)")
+        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        if ids != (PAD, UNK, BOS, EOS):
+            raise ModelError(f"the symbols pad, unk, bos, eos have the ids {ids}, expected (0, 1, 2, 3)")
         return cls(processor)
 
     def to_bytes(self) -> bytes:
@@ -267,15 +267,15 @@ def _load_file(path: Path) -> Tokenizer:
 def _explained(message: str, settings: TokenizerSettings) -> NMTError:
     """Return SentencePiece's error in terms of the recipe."""
     if "sentences_.empty()" in message:
-        found = f"every line is empty or longer than {_LONGEST_LINE} bytes; put one sentence per line"
-        return DataError(f"there is no text to train the tokenizer on: {found}")
-    found = f"tokenizer.vocab_size: found {settings.vocab_size}, but"
+        problem = f"every line is empty or longer than {_LONGEST_LINE} bytes; put one sentence per line"
+        return DataError(f"there is no text to train the tokenizer on: {problem}")
+    problem = f"tokenizer.vocab_size: found {settings.vocab_size}, but"
     advice = "set tokenizer.vocab_size to auto, or to"
     if match := re.search(r"too high \(\d+\).*<= (\d+)", message):
-        text = f"{found} this text yields at most {match[1]} different pieces; {advice} {match[1]} or less"
+        text = f"{problem} this text yields at most {match[1]} different pieces; {advice} {match[1]} or less"
         return ConfigError(f"{text}, or train on more text")
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        text = f"{found} the special symbols, the 256 bytes and the characters of this text alone need {match[1]}"
+        text = f"{problem} the special symbols, the 256 bytes and the characters of this text alone need {match[1]}"
         return ConfigError(f"{text}; {advice} {match[1]} or more")
     return ConfigError(f"tokenizer: SentencePiece cannot be trained on this text: {message}")
 

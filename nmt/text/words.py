@@ -33,7 +33,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     >>> word_spans("Hi, 我们")
     [(0, 3), (4, 5), (5, 6)]
     """
-    return [found.span() for found in _WORD.finditer(text)]
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def linked_spans(source: str, text: str, links: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
@@ -87,8 +87,8 @@ def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
     owners += [-1] * _size(text[position:])
     ranges, begin = [], 0
     for piece in pieces:
-        own = [word for word in owners[begin : begin + len(piece)] if word >= 0] or [0, -1]
-        ranges.append(range(own[0], own[-1] + 1))
+        words = [word for word in owners[begin : begin + len(piece)] if word >= 0] or [0, -1]
+        ranges.append(range(words[0], words[-1] + 1))
         begin += len(piece)
     return count, ranges
 

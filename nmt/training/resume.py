@@ -54,7 +54,7 @@ def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
 
 
 def changed_environment(run: RunDirectory, runtime: RuntimeSettings) -> list[str]:
-    """Return in words what differs from where a run was trained before; then numbers are rounded in other ways."""
+    """Return in words what differs from where a run was trained before; then numbers are rounded differently."""
     before = RUN.read(run.path).get("environment") if run.saved() else None
     now = {**environment(runtime), "processes": distributed.world_size()}
     return [str(each) for each in differences(before, now)] if isinstance(before, dict) else []

@@ -89,8 +89,8 @@ class RunDirectory:
             for directory in self.saved():  # without it they are none, so that none is resumed if this is killed
                 (directory / CONFIG_FILE).unlink()
             events = self.path.glob("tensorboard/events.out.tfevents.*")
-            own = (self.path / name for name in ("best", "last", "valid.txt"))
-            for file in (self.metrics, *own, *events):
+            files = (self.path / name for name in ("best", "last", "valid.txt"))
+            for file in (self.metrics, *files, *events):
                 file.unlink(missing_ok=True)
             self.remove_scores()
         RUN.write(self.path, {"environment": machine})

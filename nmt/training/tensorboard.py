@@ -48,7 +48,7 @@ class TensorBoard:
 
     def log_test(self, recipe: Recipe, scores: Mapping[str, float]) -> None:
         """Write the scores of the test text, and the settings behind them."""
-        settings = {one.key: one.now for one in differences({}, recipe.model_dump(mode="json"))}
+        settings = {setting.key: setting.now for setting in differences({}, recipe.model_dump(mode="json"))}
         plain = {key: value if isinstance(value, (int, float, str)) else str(value) for key, value in settings.items()}
         named = {f"test/{name}": value for name, value in scores.items()}
         self._writer.add_hparams(plain, named, run_name=".")  # another name would be a second run

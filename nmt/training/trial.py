@@ -169,7 +169,7 @@ def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.devi
             if peak > _USABLE_MEMORY * free:
                 break
             size *= 2
-    return distributed.world_size() * int(min(found for (found,) in distributed.exchange(size)))
+    return distributed.world_size() * int(min(tokens for (tokens,) in distributed.exchange(size)))
 
 
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> str:

@@ -66,11 +66,11 @@ class Evaluation:
     @property
     def samples(self) -> list[tuple[str, str, str]]:
         """Source, reference and translation of the first sentence of median length of each text."""
-        found = []
+        examples = []
         for text, translations in zip(self.texts, self.translations, strict=True):
             rows = list(zip(text.sources, text.references, translations, strict=True))
-            found.append(sorted(rows, key=lambda row: len(row[0]))[len(rows) // 2])
-        return found
+            examples.append(sorted(rows, key=lambda row: len(row[0]))[len(rows) // 2])
+        return examples
 
 
 def evaluate(
@@ -89,13 +89,14 @@ def evaluate(
     done, results, scores = 0, [], []
     for text in texts:
         options = replace(translator.options(to=text.language), tag=text.tag)
-        own = []  # of the lines of this rank
+        shard = []  # of the lines of this rank
         for start in range(0, len(text.sources), line_batch):
             lines = text.sources[start : start + line_batch]
-            own += [one.text for one in translator.translate_lines(distributed.shard(lines), options)]
+            translated = translator.translate_lines(distributed.shard(lines), options)
+            shard += [translation.text for translation in translated]
             done += len(lines)
             show(done, done)
-        translations = distributed.all_gather(own)
+        translations = distributed.all_gather(shard)
         target = target_language(text.language)
         bleu, chrf = (measure(name, translations, [text.references], target).score() for name in ("bleu", "chrf"))
         results.append(translations)

@@ -80,8 +80,8 @@ def encode(translator: "Translator", sentences: Sequence[str], to: str | None) -
     batches = length_batches([*map(len, ids)], translator.options(to=to).search.batch_tokens)
     vectors = torch.zeros(len(ids), translator.models[0].model.settings.dim)
     engine = translator.engine.in_torch
-    found = engine.run(partial(_means, engine.models[0]), [[ids[i] for i in batch] for batch in batches])
-    for batch, means in zip(batches, found, strict=True):
+    means_of_batches = engine.run(partial(_means, engine.models[0]), [[ids[i] for i in batch] for batch in batches])
+    for batch, means in zip(batches, means_of_batches, strict=True):
         vectors[batch] = means
     return vectors
 

@@ -46,9 +46,9 @@ class TranslateOptions:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the value of every option, as JSON, by its name in recipes and options."""
-        own = {key: value for key, value in vars(self).items() if key != "search"}
+        settings = {key: value for key, value in vars(self).items() if key != "search"}
         glossary = None if self.glossary is None else self.glossary.fingerprint()
-        return {**self.search.model_dump(mode="json"), **own, "glossary": glossary}
+        return {**self.search.model_dump(mode="json"), **settings, "glossary": glossary}
 
     def finished(self, source: str, prefix: str, rest: str) -> str:
         """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays."""

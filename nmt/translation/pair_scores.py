@@ -48,8 +48,8 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
         remaining, size = iter(pairs), translator.batch_lines
         batches = iter(lambda: list(islice(remaining, size)), [])
         # of several processes of torchrun, only the first one prepares
-        found = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
-        return chain.from_iterable(found)
+        of_batches = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
+        return chain.from_iterable(of_batches)
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
         sources, targets = zip(*sample, strict=True)

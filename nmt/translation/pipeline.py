@@ -80,8 +80,8 @@ class LineInput:
         if texts is not None and count < len(texts):
             raise self._wrong_length(len(texts), f"{count:,}")
 
-    def _wrong_length(self, found: int, expected: str) -> DataError:
-        lines = counted(found, "line")
+    def _wrong_length(self, length: int, expected: str) -> DataError:
+        lines = counted(length, "line")
         return DataError(f"{self.option}: {lines}, but the input has {expected}; expected one for each line")
 
 
@@ -166,13 +166,13 @@ def process_lines(
         if isinstance(output, ResumableFile):
             console.info(f"{counted(output.lines, 'line')} done; the same command continues after them")
         raise
-    for found, before, after in (
+    for numbers, before, after in (
         (invalid, "not UTF-8: ", "the invalid bytes were read as U+FFFD"),
         (with_cr, "CR inside ", f"lines end at LF: if these end at CR, convert them: {CR_TO_LF}"),
     ):
-        if found:
-            lines = counted(len(found), "line")
-            console.warn(f"{before}{lines} of the input, the first is line {found[0]:,}; {after}")
+        if numbers:
+            lines = counted(len(numbers), "line")
+            console.warn(f"{before}{lines} of the input, the first is line {numbers[0]:,}; {after}")
     return differing
 
 
@@ -212,10 +212,11 @@ def translate_stream(
         translations = translator.translate_lines(batch.texts, options, batch.parallel)
         numbered = list(enumerate(translations, start=batch.first))
         if as_json:
-            rows = [one.as_json() for one in translations]
+            rows = [translation.as_json() for translation in translations]
         else:
-            rows = [one.as_table(number) if options.search.n_best > 1 else one.as_text() for number, one in numbered]
-        return "".join(f"{row}\n" for row in rows), [number for number, one in numbered if any(one.diff)]
+            is_table = options.search.n_best > 1
+            rows = [line.as_table(number) if is_table else line.as_text() for number, line in numbered]
+        return "".join(f"{row}\n" for row in rows), [number for number, line in numbered if any(line.diff)]
 
     if differing := process_lines("translating", source, output, process, console, translator):
         since = f"after line {before:,}, where this process continued, " if before else ""
@@ -227,8 +228,11 @@ def translate_stream(
 
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
     """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
-    found, lines = found_instead(texts, language), counted(len(texts), "line")
-    return found and f"the first {lines} of the input are in {found}, but the model translates from {language}"
+    language_name, lines = found_instead(texts, language), counted(len(texts), "line")
+    return (
+        language_name
+        and f"the first {lines} of the input are in {language_name}, but the model translates from {language}"
+    )
 
 
 def differing_at(noun: str, places: Sequence[str]) -> str:

@@ -43,11 +43,11 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
     end = max(start, len(line.text.rstrip(f" {ITEM}")))
     before, core, after = line.cut([start, end])
     first, last = len(before.items), len(line.items) - len(after.items)
-    marks = [found.start() for found in re.finditer(ITEM, line.text)]
+    marks = [match.start() for match in re.finditer(ITEM, line.text)]
     pairs = pairs_of(line.items).items()
     while True:
-        opening = min((one for one, other in pairs if one < first <= other < last), default=first)
-        closing = max((other + 1 for one, other in pairs if first <= one < last <= other), default=last)
+        opening = min((start for start, end in pairs if start < first <= end < last), default=first)
+        closing = max((end + 1 for start, end in pairs if first <= start < last <= end), default=last)
         if (opening, closing) == (first, last):
             return before, core, after
         start = marks[opening] if opening < first else start

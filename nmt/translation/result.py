@@ -33,7 +33,7 @@ class Unit:
     after: Line
     prefix: Line  # the required start of the translation
     text: str  # of the core, without its items: what is translated
-    found: list[Alternative] = field(default_factory=list)  # the translations of the text, best first
+    alternatives: list[Alternative] = field(default_factory=list)  # the translations of the text, best first
     lines: list[Line] = field(default_factory=list)  # the same with the items of the core
     links: Links | None = None  # between the words of the unit and of the best translation, if requested
 
@@ -99,7 +99,8 @@ class Translation:
     def as_table(self, line: int) -> str:
         """Return the n best as tab-separated rows of line number, rank (from 1), log_prob and text."""
         ranked = [Alternative(self.text, self.log_prob), *self.alternatives]
-        return "\n".join(f"{line}\t{rank}\t{one.log_prob:.4f}\t{one.text}" for rank, one in enumerate(ranked, start=1))
+        rows = (f"{line}\t{rank}\t{each.log_prob:.4f}\t{each.text}" for rank, each in enumerate(ranked, start=1))
+        return "\n".join(rows)
 
 
 def plain_json(content: dict[str, Any]) -> str:
@@ -117,13 +118,13 @@ def begun_unit(part: Line, prefix: Line) -> Unit:
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
-    found: dict[str, tuple[Line, float]] = {}
+    ranked: dict[str, tuple[Line, float]] = {}
     for rank in range(max(len(unit.lines) for unit in units)):
-        ranks = [min(rank, len(unit.lines) - 1) for unit in units]
-        line = _with_gaps(units, [unit.lines[own] for unit, own in zip(units, ranks, strict=True)])
-        log_prob = sum(unit.found[own].log_prob for unit, own in zip(units, ranks, strict=True))
-        found.setdefault(str(line), (line, log_prob))
-    (text, (line, log_prob)), *others = found.items()
+        indices = [min(rank, len(unit.lines) - 1) for unit in units]
+        line = _with_gaps(units, [unit.lines[i] for unit, i in zip(units, indices, strict=True)])
+        log_prob = sum(unit.alternatives[i].log_prob for unit, i in zip(units, indices, strict=True))
+        ranked.setdefault(str(line), (line, log_prob))
+    (text, (line, log_prob)), *others = ranked.items()
     alternatives = tuple(Alternative(other, each) for other, (_, each) in others)
     links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
     alignment = joined_links(links) if options.alignment else None

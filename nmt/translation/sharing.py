@@ -37,7 +37,7 @@ def _in_processes(
     engine = translator.engine
 
     def begin() -> None:
-        translator.engine = engine.of_worker(pool.ask)
+        translator.engine = engine.of_worker(pool.call)
 
     advice = "give fewer --threads or a smaller decode.batch_tokens"
     pool = WorkerPool(work, translator.process_count, advice, begin, engine.answers)

@@ -95,8 +95,8 @@ class ResumableFile(StreamOutput):
     def check_input(self) -> None:
         """Raise ConfigError if the input has fewer lines than were processed before."""
         if self._to_skip:
-            found = f"{self.lines - self._to_skip:,}"
-            raise self._other_input(f"{counted(self.lines, 'line')} of it done, but this one has {found}")
+            given = f"{self.lines - self._to_skip:,}"
+            raise self._other_input(f"{counted(self.lines, 'line')} of it done, but this one has {given}")
 
     def _update_digest(self, lines: Sequence[bytes]) -> None:
         self._digest.update(b"".join(line + b"\n" for line in lines))
@@ -204,8 +204,8 @@ def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     if not size:
         return {"fingerprint": fingerprint, "lines": 0, "sha256": "", "bytes": 0}
     try:
-        found: dict[str, Any] = parse_json(record.read_bytes())
-        before, is_whole = found["fingerprint"], found["bytes"] <= size and {"lines", "sha256"} <= found.keys()
+        progress: dict[str, Any] = parse_json(record.read_bytes())
+        before, is_whole = progress["fingerprint"], progress["bytes"] <= size and {"lines", "sha256"} <= progress.keys()
     except (OSError, ValueError, TypeError, KeyError):
         is_whole = False
     if not is_whole:
@@ -216,4 +216,4 @@ def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     if before != fingerprint:
         changes = "".join(f"\n  {change}" for change in differences(before, fingerprint))
         raise ConfigError(f"{partial}: begun by another command; repeat that, or remove it to start again{changes}")
-    return found
+    return progress

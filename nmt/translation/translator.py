@@ -54,7 +54,7 @@ LINE_BATCH_SIZE = 2048
 _CORE_LINES, _PROCESS_LINES_OF_GPU = 512, 4096
 _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment grow with the square of it
 
-# A term that makes a line less probable by so many nats is one that the model does not know (benchmarks/RESULTS.md).
+# A term that makes a line less probable by so many nats was not in the training text (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
 
 Text = TypeVar("Text", str, Line)
@@ -95,7 +95,7 @@ class Translator:
         """Load a model directory or a run.
 
         With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
-        CPU, `process_count` forks of one thread translate large texts together if the main thread asks for them; else
+        CPU, `process_count` forks of one thread translate large texts together if the main thread does so; else
         threads do. Device, precision and threads are those of the section `runtime`; `threads` also sets those of
         torch, which is loaded for what the kernels in C++ do not compute. Several threads may use one translator.
         Raises ModelError, or ConfigError if the device is not available.
@@ -114,7 +114,7 @@ class Translator:
             from nmt.model.checkpoint import load_model
 
             models = [load_model(each, choose_device(runtime)) for each in directories]
-        check_same_vocabulary([Path(directory), *map(Path, others)], [one.tokenizers for one in models])
+        check_same_vocabulary([Path(directory), *map(Path, others)], [model.tokenizers for model in models])
         return cls(models[0], runtime, models[1:], process_count, 1 if process_count > 1 else threads)
 
     def options(self, **choices: Unpack[Choices]) -> TranslateOptions:
@@ -179,8 +179,10 @@ class Translator:
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read
             raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r}")
-        found = (one for _, batch in self.translate_batches(checked(lines), chosen) for one in batch)
-        return list(found) if isinstance(lines, Sequence) else found
+        translations = (
+            translation for _, batch in self.translate_batches(checked(lines), chosen) for translation in batch
+        )
+        return list(translations) if isinstance(lines, Sequence) else translations
 
     def translate_file(self, source: str | Path, output: str | Path, **choices: Unpack[Choices]) -> list[str]:
         """Translate a text or a document into a file; return warnings, see `translate_file` of the documents."""
@@ -215,16 +217,16 @@ class Translator:
         """
         requests = list(zip(lines, map(normalize, prefixes or [""] * len(lines)), strict=True))
         units_of = {request: self._units(*request, options) for request in dict.fromkeys(requests)}
-        found = list(chain.from_iterable(units_of.values()))
-        self._search(found, options)
-        self._place_terms(found, options)
-        self._place_items(found, options)
+        units = list(chain.from_iterable(units_of.values()))
+        self._search(units, options)
+        self._place_terms(units, options)
+        self._place_items(units, options)
         if options.alignment:
-            are_aligned = [not unit.is_copied and max(map(len, unit.pair)) <= _LONGEST_ALIGNED for unit in found]
-            links = iter(self.align([unit.pair for unit in compress(found, are_aligned)], options))
-            for unit, is_aligned in zip(found, are_aligned, strict=True):
+            are_aligned = [not unit.is_copied and max(map(len, unit.pair)) <= _LONGEST_ALIGNED for unit in units]
+            links = iter(self.align([unit.pair for unit in compress(units, are_aligned)], options))
+            for unit, is_aligned in zip(units, are_aligned, strict=True):
                 unit.links = next(links) if is_aligned else []
-        translations = {request: joined_units(request[0], own, options) for request, own in units_of.items()}
+        translations = {request: joined_units(request[0], parts, options) for request, parts in units_of.items()}
         return [translations[request] for request in requests]
 
     def tag_ids(self, options: TranslateOptions) -> list[int]:
@@ -318,55 +320,55 @@ class Translator:
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
         encoded = []
         for unit in units:
-            unit.found = [Alternative(unit.begin or unit.text, 0.0)]
+            unit.alternatives = [Alternative(unit.begin or unit.text, 0.0)]
             if not unit.is_copied and (ids := source.encode(unit.text)):
                 encoded.append((unit, ids, target.encode(unit.begin) if unit.begin else []))
         sentences, prefixes = [[*tags, *ids] for _, ids, _ in encoded], [prefix for *_, prefix in encoded]
-        found = self.engine.search(sentences, options.search, prefixes)
-        for (unit, _, prefix), hypotheses in zip(encoded, found, strict=True):
+        results = self.engine.search(sentences, options.search, prefixes)
+        for (unit, _, prefix), hypotheses in zip(encoded, results, strict=True):
             begin = target.decode(prefix) if prefix else ""
             rests = [target.decode(each.tokens).removeprefix(begin).replace(ITEM, "") for each in hypotheses]
             texts = [options.finished(unit.text, unit.begin, rest) or unit.text for rest in rests]
-            unit.found = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
+            unit.alternatives = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
     def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Put terms where they are missing, into all hypotheses of the beam."""
         if options.glossary is None:
             return
         search = options.search
-        lacking = [unit for unit in units if options.missing_terms(unit.text, unit.found[0].text)]
-        plain = [(unit, unit.found[0]) for unit in lacking if search.sampling is None]
+        lacking = [unit for unit in units if options.missing_terms(unit.text, unit.alternatives[0].text)]
+        plain = [(unit, unit.alternatives[0]) for unit in lacking if search.sampling is None]
         if search.n_best < search.beam:
             wide = search.model_copy(update={"n_best": search.beam})
             self._search([unit for unit, _ in plain], replace(options, search=wide))
         terms = [
             (unit, rank, missing)
             for unit in units
-            for rank, each in enumerate(unit.found)
+            for rank, each in enumerate(unit.alternatives)
             if (missing := options.missing_terms(unit.text, each.text))
         ]
-        links_of = self.align([(unit.text, unit.found[rank].text) for unit, rank, _ in terms], options)
+        links_of = self.align([(unit.text, unit.alternatives[rank].text) for unit, rank, _ in terms], options)
         for (unit, rank, missing), links in zip(terms, links_of, strict=True):
             begin = len(unit.begin)
-            placed = placing.place_terms(unit.found[rank].text, missing, unit.text, links, begin)
+            placed = placing.place_terms(unit.alternatives[rank].text, missing, unit.text, links, begin)
             placed = options.finished(unit.text, unit.begin, placed[begin:])
             if len(options.missing_terms(unit.text, placed)) < len(missing):
-                unit.found[rank] = unit.found[rank]._replace(text=placed)
+                unit.alternatives[rank] = unit.alternatives[rank]._replace(text=placed)
         self._choose_by_terms(plain, options)
 
     def _choose_by_terms(self, plain: Sequence[tuple[Unit, Alternative]], options: TranslateOptions) -> None:
         """Keep the n most probable of the texts with terms, also of those whose end is translated anew to agree.
 
-        If all are much less probable than a unit's translation without its terms, the model does not know them: it
+        If all are much less probable than a unit's translation without its terms, they were not in its training: it
         would end a line wrongly after them, and log-probabilities would not show their best place.
         """
-        pairs = [(unit.text, each.text) for unit, before in plain for each in (before, *unit.found)]
+        pairs = [(unit.text, each.text) for unit, before in plain for each in (before, *unit.alternatives)]
         log_probs = (sum(forced.token_log_probs) for forced in self.force(pairs, options))
         known: list[tuple[Unit, Unit]] = []
         for unit, before in plain:
-            without_terms, *with_terms = islice(log_probs, 1 + len(unit.found))
-            texts = [each.text for each in unit.found]
-            unit.found = list(map(Alternative, texts, with_terms))
+            without_terms, *with_terms = islice(log_probs, 1 + len(unit.alternatives))
+            texts = [each.text for each in unit.alternatives]
+            unit.alternatives = list(map(Alternative, texts, with_terms))
             if max(with_terms) > without_terms - _KNOWN_TERM:
                 missing = options.missing_terms(unit.text, before.text)
                 terms = "|".join(whole_word(term.text).pattern for term in missing)
@@ -374,25 +376,27 @@ class Translator:
                 begun = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
                 known += [(unit, replace(unit, prefix=prefix)) for prefix in begun]
         self._search([other for _, other in known], options)
-        anew = [(unit.text, other.found[0].text) for unit, other in known]  # a search may not know log-probabilities
+        anew = [
+            (unit.text, other.alternatives[0].text) for unit, other in known
+        ]  # a search may have no log-probabilities
         for (unit, _), pair, forced in zip(known, anew, self.force(anew, options), strict=True):
-            unit.found.append(Alternative(pair[1], sum(forced.token_log_probs)))
-            unit.found.sort(key=lambda each: (len(options.missing_terms(unit.text, each.text)), -each.log_prob))
+            unit.alternatives.append(Alternative(pair[1], sum(forced.token_log_probs)))
+            unit.alternatives.sort(key=lambda each: (len(options.missing_terms(unit.text, each.text)), -each.log_prob))
         for unit, _ in plain:
-            del unit.found[options.search.n_best :]
+            del unit.alternatives[options.search.n_best :]
 
     def _place_items(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Put the items of the core of each unit into its translations."""
-        pairs = [(unit.text, each.text) for unit in units if unit.has_items for each in unit.found]
+        pairs = [(unit.text, each.text) for unit in units if unit.has_items for each in unit.alternatives]
         links = iter(self.align(pairs, options))
         for unit in units:
             if unit.is_copied:
                 unit.lines = [unit.core]
             elif unit.has_items:
                 begin = len(unit.begin)
-                unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.found]
+                unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.alternatives]
             else:
-                unit.lines = [Line(each.text) for each in unit.found]
+                unit.lines = [Line(each.text) for each in unit.alternatives]
             if unit.text != placing.text_and_places(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
@@ -414,12 +418,12 @@ def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int
 
         if threads is not None:
             torch.set_num_threads(threads)
-        return TorchEngine.of_models([one.model for one in models], runtime)
+        return TorchEngine.of_models([model.model for model in models], runtime)
 
     precision = runtime.precision
     if precision == "auto":
         precision = "bf16" if prefers_bf16(models[0].settings.dim) else "fp32"
-    natives = [native for one in models if (native := one.native(precision)) is not None]
+    natives = [native for model in models if (native := model.native(precision)) is not None]
     if len(natives) == len(models):
         return NativeEngine(natives, in_torch, threads or thread_count(runtime))
     return in_torch()

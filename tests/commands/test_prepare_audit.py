@@ -91,7 +91,7 @@ def test_planted_defects_are_counted_rule_by_rule(folder: Path) -> None:
     assert train.name == "data.train.0: train.tsv"
     assert train.removed == {rule: count for rule, count in PLANTED.items() if count}
     assert [(len(train.examples[rule])) for rule in train.removed] == [min(5, n) for n in train.removed.values()]
-    assert train.examples["language"][0].found.startswith("language fr, probability ")
+    assert train.examples["language"][0].reason.startswith("language fr, probability ")
 
 
 def test_dry_run_counts_the_same_without_the_rules_on_tokens_and_writes_nothing(folder: Path, tmp_path: Path) -> None:

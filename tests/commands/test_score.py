@@ -60,7 +60,7 @@ def test_language_is_given_or_recognised(tmp_path: Path) -> None:
     found, named = score(hyp, [ref]), score(hyp, [ref], ScoreOptions(target_language="zh-CN"))
     assert scores_of(found) == scores_of(named)
     assert "tok:zh" in scores_of(named)[0].signature
-    assert (found.language.found, named.language.found) == ("detected", "given")
+    assert (found.language.origin, named.language.origin) == ("detected", "given")
     assert "text looks Chinese: BLEU tokenizer zh; --target-lang to choose" in (found.language.notice or "")
     assert named.language.notice is None
 

@@ -11,7 +11,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when it is imported
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
-from nmt.kernels import triton_attention, triton_rows
+from nmt.kernels import triton_attention, triton_loss, triton_rows
 from nmt.kernels.reference import PLAIN
 from nmt.kernels.triton_attention import TILE, attend
 from nmt.text.tokenizer import PAD
@@ -318,13 +318,13 @@ def expected_loss(logits: Tensor, labels: Tensor, smoothing: float, vocabulary: 
 def test_loss_and_gradient(
     monkeypatch: pytest.MonkeyPatch, vocabulary: int, width: int, smoothing: float, dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(triton_rows, "LOSS_BLOCK", 64)  # several blocks of columns
+    monkeypatch.setattr(triton_loss, "LOSS_BLOCK", 64)  # several blocks of columns
     logits = (5 * random(6, width)).to(dtype)
     labels = torch.tensor([1, PAD, vocabulary - 1, 3, PAD, 2], dtype=torch.int32, device=DEVICE)
     exact = logits.double().requires_grad_()
     loss, likelihood = expected_loss(exact, labels, smoothing, vocabulary)
     loss.backward()
-    sums = triton_rows.loss_and_gradient(logits, labels, smoothing, vocabulary)
+    sums = triton_loss.loss_and_gradient(logits, labels, smoothing, vocabulary)
     assert_near(torch.stack(sums), torch.stack([loss, likelihood]).detach(), torch.float32)
     assert exact.grad is not None
     assert_near(logits, exact.grad, dtype)
@@ -334,4 +334,4 @@ def test_loss_and_gradient(
 
 def test_loss_without_rows_is_zero() -> None:
     labels = torch.zeros(0, dtype=torch.int32, device=DEVICE)
-    assert [float(part) for part in triton_rows.loss_and_gradient(random(0, 8), labels, 0.1, 8)] == [0, 0]
+    assert [float(part) for part in triton_loss.loss_and_gradient(random(0, 8), labels, 0.1, 8)] == [0, 0]

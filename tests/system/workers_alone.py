@@ -56,7 +56,7 @@ def asking(count: int, answer: Callable[[list[int]], list[int]]) -> WorkerPool[i
     """Return a pool whose workers ask twice for each item."""
 
     def ask_twice(item: int) -> tuple[int, int]:
-        return pool.ask(item), pool.ask(-item)
+        return pool.call(item), pool.call(-item)
 
     pool: WorkerPool[int, tuple[int, int]] = WorkerPool(ask_twice, count, answer=answer)
     return pool

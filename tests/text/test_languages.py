@@ -23,7 +23,7 @@ from tests.builders import TEXTS
 )
 def test_tokenizer_for_language_codes_in_any_usual_spelling(code: str, tokenizer: str) -> None:
     target = languages.target_language(code)
-    assert (target.tokenizer, target.found, target.notice) == (tokenizer, "given", None)
+    assert (target.tokenizer, target.origin, target.notice) == (tokenizer, "given", None)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_tokenizer_for_language_codes_in_any_usual_spelling(code: str, tokenizer
 def test_language_is_recognised_by_the_script(lines: list[str], code: str) -> None:
     target = languages.detect_language(lines)
     assert target.code == code
-    assert target.found == "detected"
+    assert target.origin == "detected"
 
 
 def test_notice_names_the_recognised_language_and_the_option() -> None:

@@ -263,7 +263,7 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
     def search(units: list[Unit], _: TranslateOptions) -> None:
         for one in units:
             searched.append(one.begin)
-            one.found = [Alternative(f"{one.begin} ed il gattone", 0.0)]
+            one.alternatives = [Alternative(f"{one.begin} ed il gattone", 0.0)]
 
     monkeypatch.setattr(translator, "_search", search)
     monkeypatch.setattr(
@@ -272,7 +272,7 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
         lambda pairs, _: [Forced([texts[text]], np.zeros((0, 0, 0), np.float32)) for _, text in pairs],
     )
     translator._choose_by_terms([(unit, plain)], options_for({"cat": "gatto"}))
-    assert unit.found == expected
+    assert unit.alternatives == expected
     assert searched == (["lo gatto", "il gatto"] if log_prob > -20 else [])
 
 

@@ -68,27 +68,27 @@ def findings(
 
     `filters` are those that are applied to the corpus later: what they remove or convert is no finding.
     """
-    found, sample = list[Remark](), [pair for pair in sample if pair.source.strip() and pair.target.strip()]
+    remarks, sample = list[Remark](), [pair for pair in sample if pair.source.strip() and pair.target.strip()]
     if not sample:
         return [Remark(corpus, "there are no sentence pairs in it")]
     first = first_unrelated([len(pair.source) for pair in sample], [len(pair.target) for pair in sample])
     if first is not None:
         text = f"the lengths of both sides stop corresponding at about line {sample[first].line:,}"
-        found.append(Remark(corpus, text))
+        remarks.append(Remark(corpus, text))
     for name, code in (("source", languages.source), ("target", languages.target)):
         lines = [(pair.line, getattr(pair, name)) for pair in sample]
-        for one in _properties(code, filters):
-            judged = lines[:: -(-len(lines) // one.judged)]
-            shown = [f"line {number}: {line}" for number, line in judged if one.shows(line)]
+        for trait in _properties(code, filters):
+            judged = lines[:: -(-len(lines) // trait.judged)]
+            shown = [f"line {number}: {line}" for number, line in judged if trait.shows(line)]
             share = f"{len(shown) / len(judged):.1%} of the lines"
-            if one.least == 0:
+            if trait.least == 0:
                 share = f"{len(shown):,} of {counted(len(judged), 'line')}"
-            elif len(lines) < _LEAST_LINES or len(shown) <= max(one.least * len(judged), _EXAMPLES):
+            elif len(lines) < _LEAST_LINES or len(shown) <= max(trait.least * len(judged), _EXAMPLES):
                 continue
             if shown:
-                text = f"the {name} ({code}) {one.text.format(share)}"
-                found.append(Remark(corpus, text, tuple(shown[:_EXAMPLES]), one.rule))
-    return found
+                text = f"the {name} ({code}) {trait.text.format(share)}"
+                remarks.append(Remark(corpus, text, tuple(shown[:_EXAMPLES]), trait.rule))
+    return remarks
 
 
 def shared_pairs(valid: Sequence[SentencePair], test: Sequence[SentencePair]) -> list[Remark]:
@@ -135,8 +135,8 @@ def _has_entity(line: str) -> bool:
 
 def _is_other_variant(line: str, expected: Variant, other: Variant) -> bool:
     """Whether a line is in the other variant of Chinese, or mixed: a single character may be part of a name."""
-    found, usual = len(other_variant(line, expected)), len(other_variant(line, other))
-    return found > usual or (found >= 2 and found >= (found + usual) / 5)
+    unexpected, usual = len(other_variant(line, expected)), len(other_variant(line, other))
+    return unexpected > usual or (unexpected >= 2 and unexpected >= (unexpected + usual) / 5)
 
 
 FILE = "audit.json"
@@ -150,7 +150,7 @@ class Removed:
     rule: str
     # File and line.
     place: str
-    found: str
+    reason: str
     source: str
     target: str
 

@@ -84,14 +84,14 @@ def filter_block(
     apply, salt = rules[corpus].apply, languages[corpus].encode()[: blake2b.SALT_SIZE]
     kept, digests, removed = list[bytes](), list[bytes](), Removals()
     for raw_source, raw_target, line in pairs:
-        source, target, rule, found = apply(raw_source, raw_target)
+        source, target, rule, reason = apply(raw_source, raw_target)
         pair = f"{source}\t{target}\n".encode()
         row = b"%d\t%d\t%b" % (corpus, line, pair)
         if rule is None:
             kept.append(row)
             digests.append(blake2b(pair, digest_size=8, salt=salt).digest())
         else:
-            removed.append((rule, found, row))
+            removed.append((rule, reason, row))
     return corpus, b"".join(kept), b"".join(digests), removed
 
 
@@ -114,8 +114,8 @@ def encode_block(tokenizers: Tokenizers, most: int, block: bytes) -> tuple[list[
     ids = [tokenizers.source.encode_lines(texts[0]), tokenizers.target.encode_lines(texts[1])]
     fits = [max(len(source), len(target)) <= most for source, target in zip(*ids, strict=True)]
     sides = [
-        (Sentences.of([*compress(own, fits)]), sum(map(len, compress(text, fits))))
-        for text, own in zip(texts, ids, strict=True)
+        (Sentences.of([*compress(rows, fits)]), sum(map(len, compress(text, fits))))
+        for text, rows in zip(texts, ids, strict=True)
     ]
     return sides, [line for line, fit in zip(lines, fits, strict=True) if not fit]
 
@@ -138,10 +138,10 @@ class Text:
         function = partial(filter_block, [rules[pair] for pair in languages], [pair.target for pair in languages])
         digests = bytearray()
         with self.file.open("wb") as file, self._progress("filtering", None) as advance:
-            for corpus, kept, own, removed in self._job.mapped(function, blocks):
+            for corpus, kept, digest, removed in self._job.mapped(function, blocks):
                 file.write(kept)
-                digests += own
-                self.audits[corpus].read += (read := len(own) // 8 + len(removed))
+                digests += digest
+                self.audits[corpus].read += (read := len(digest) // 8 + len(removed))
                 for removal in removed:
                     self._remove(*removal)
                 advance(read)
@@ -158,10 +158,10 @@ class Text:
         verdicts = judge(sample, ((source, target) for _, _, source, target in self.sample(1.0)))
         lines, places = self._read(bytes(self._kept)), compress(range(len(self._kept)), bytes(self._kept))
         with self._progress("scoring", sum(self._kept)) as advance:
-            for place, line, found in zip(places, lines, verdicts, strict=True):
-                if found is not None:
+            for place, line, reason in zip(places, lines, verdicts, strict=True):
+                if reason is not None:
                     self._kept[place] = 0
-                    self._remove("improbable", found, line)
+                    self._remove("improbable", reason, line)
                 advance(1)
         self._check_any_kept()
 
@@ -182,7 +182,7 @@ class Text:
                     self._remove("too_long", "", line)
                 advance(len(sides[0][0].lengths) + len(too_long))
         self._check_any_kept()
-        read, kept = sum(own.read for own in self.audits), tuple(own.kept for own in self.audits)
+        read, kept = sum(audit.read for audit in self.audits), tuple(audit.kept for audit in self.audits)
         return SplitCounts(read, sum(kept), kept, writers[0].counts, writers[1].counts)
 
     def _progress(self, verb: str, total: int | None) -> AbstractContextManager[Advance]:
@@ -192,12 +192,12 @@ class Text:
         with self.file.open("rb") as file:
             yield from compress(file, chosen)
 
-    def _remove(self, rule: str, found: str, line: bytes) -> None:
+    def _remove(self, rule: str, reason: str, line: bytes) -> None:
         corpus, number, source, target = cells_of(line)
         place = f"{self._places[int(corpus)]}:{number}"
-        self.audits[int(corpus)].add(Removed(rule, place, found, source, target))
+        self.audits[int(corpus)].add(Removed(rule, place, reason, source, target))
         if self._job.rejected is not None:
-            row = "\t".join((rule, place, found, source, target))
+            row = "\t".join((rule, place, reason, source, target))
             self._job.rejected.write(f"{row}\n".encode(errors="replace"))
 
     def _check_any_kept(self) -> None:
@@ -257,8 +257,8 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
             audit.findings += findings(corpus_name(key, corpus), languages, sample, filters)
         held_out = {"validation": pairs_of(recipe, data.valid), "test": pairs_of(recipe, data.test)}
         audit.findings += shared_pairs(held_out["validation"], held_out["test"])
-        rules = {pair: Rules.learn(data.filters, pair, own, held_out) for pair, own in samples.items()}
-    if "length" not in data.filters.keep and any(own.lengths is None for own in rules.values()):
+        rules = {pair: Rules.learn(data.filters, pair, sample, held_out) for pair, sample in samples.items()}
+    if "length" not in data.filters.keep and any(learned.lengths is None for learned in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
     texts = [Text("train", train, job)]
     texts[0].filter(rules, "duplicate" in data.filters.keep)
@@ -270,7 +270,7 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
         none = Filters(keep=get_args(RuleName))
         rules = {pair: Rules.learn(none, pair) for pair in map(recipe.languages_of, data.valid)}
         texts[1].filter(rules, keep_duplicates=True)
-    audit.corpora += [own for text in texts for own in text.audits]
+    audit.corpora += [audit for text in texts for audit in text.audits]
     return texts, audit
 
 
@@ -298,7 +298,7 @@ def write_corpus(job: Preparation, directory: Path) -> Manifest:
     sizes = len(tokenizers.source), len(tokenizers.target)
     split = PreparedSplit.open(directory / "train", counts[0].corpora)
     stride = -(-counts[0].kept // _SAMPLED_PAIRS)
-    lengths = [own[1::stride] - own[:-1:stride] for own in (split.source.offsets, split.target.offsets)]
+    lengths = [offsets[1::stride] - offsets[:-1:stride] for offsets in (split.source.offsets, split.target.offsets)]
     limit, longest = length_limit(lengths[0], lengths[1]), longest_source(lengths[0], counts[0].kept)
     train, valid = counts if recipe.data.valid else (counts[0], None)
     return Manifest(recorded_settings(recipe), inputs, digests, sizes, train, valid, limit, longest)

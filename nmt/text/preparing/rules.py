@@ -103,7 +103,7 @@ class Side:
     normalize: Callable[[str], str]
     # None for a language that is written in several scripts.
     script: str | None
-    own: re.Pattern[str]
+    script_letters: re.Pattern[str]
     # Letters of all other scripts but Latin, which names and terms have in every language.
     foreign: re.Pattern[str]
 
@@ -115,21 +115,21 @@ class Side:
             check_installed("opencc", ", which data.filters.han_variants: convert needs,")
             if (variant := variant_of(language, map(normalize, sample))) is not None:
                 normalize = partial(_in_variant, normalize, language, variant)
-        own = SCRIPTS[script or "Latin"]
+        letters = SCRIPTS[script or "Latin"]
         others = [letters for name, letters in SCRIPTS.items() if name not in (script, "Latin")]
-        foreign = re.compile(f"[{''.join(others)}](?<![{own}])")
-        return cls(language, normalize, script, re.compile(f"[{own}]"), foreign)
+        foreign = re.compile(f"[{''.join(others)}](?<![{letters}])")
+        return cls(language, normalize, script, re.compile(f"[{letters}]"), foreign)
 
     def wrong_script(self, text: str) -> str | None:
         """Return what shows that a normalized line is not in the script of its language; None if it is."""
         if self.script is None or (self.script == "Latin" and text.isascii()):
             return None
-        if not self.own.search(text):
+        if not self.script_letters.search(text):
             return f"no {self.script} letter" if any(map(str.isalpha, text)) else None
         if self.foreign.search(text):
-            own, foreign = len(self.own.findall(text)), len(self.foreign.findall(text))
-            if foreign > own and foreign >= _LEAST_FOREIGN:
-                return f"{foreign} letters of other scripts, {own} {self.script} ones"
+            expected, foreign = len(self.script_letters.findall(text)), len(self.foreign.findall(text))
+            if foreign > expected and foreign >= _LEAST_FOREIGN:
+                return f"{foreign} letters of other scripts, {expected} {self.script} ones"
         return None
 
 
@@ -192,8 +192,8 @@ class Rules:
         if damaged:
             return source, target, "damaged", damaged
         for rule in self.applied:
-            if (found := _CHECKS[rule](self, source, target)) is not None:
-                return source, target, rule, found
+            if (reason := _CHECKS[rule](self, source, target)) is not None:
+                return source, target, rule, reason
         return source, target, None, ""
 
 
@@ -207,7 +207,7 @@ def damage(text: str) -> str | None:
         return None
     if match[0] in ("\ufffd", "锟斤拷"):
         return f"“{match[0]}” at character {match.start() + 1}"
-    read = b"".join(one.encode("latin-1") if one <= "\xff" else one.encode("cp1252") for one in match[0])
+    read = b"".join(sign.encode("latin-1") if sign <= "\xff" else sign.encode("cp1252") for sign in match[0])
     return f"“{match[0]}” for “{read.decode('utf-8', 'replace')}”"
 
 
@@ -219,8 +219,8 @@ def letters(text: str) -> str:
     return kept if kept.isalnum() else _NO_LETTER.sub(_marks, kept)
 
 
-def _marks(found: re.Match[str]) -> str:
-    return "".join(character for character in found[0] if category(character).startswith("M"))
+def _marks(match: re.Match[str]) -> str:
+    return "".join(character for character in match[0] if category(character).startswith("M"))
 
 
 def _copy(rules: Rules, source: str, target: str) -> str | None:

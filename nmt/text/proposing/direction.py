@@ -64,11 +64,11 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
     name of one file has both, as in `en-it.tsv`.
     """
     if len(files) == 1:
-        found = re.findall(f"(?<![A-Za-z])({_CODE})-({_CODE})(?![A-Za-z])", files[0].name)
+        code_pairs = re.findall(f"(?<![A-Za-z])({_CODE})-({_CODE})(?![A-Za-z])", files[0].name)
     else:
         names = [[part for part in file.name.split(".") if part not in _EXTENSIONS] for file in files]
-        found = [parts for parts in zip(*map(reversed, names), strict=False) if parts[0] != parts[1]]
-    for codes in found:
+        code_pairs = [parts for parts in zip(*map(reversed, names), strict=False) if parts[0] != parts[1]]
+    for codes in code_pairs:
         if all(re.fullmatch(_CODE, code) and is_language(code) for code in codes):
             return Direction(LanguagePair(*map(_short, codes)), Origin.FILE_NAMES if files[1:] else Origin.FILE_NAME)
     return None
@@ -115,16 +115,16 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     """
     sample = sample_of(corpus, direction.languages)
     codes, files = (direction.languages.source, direction.languages.target), list(corpus.files.values())
-    found, evidence = list[str](), list[str]()
+    detected, evidence = list[str](), list[str]()
     for side, code in enumerate(codes):
         lines = [((pair.source, pair.target)[side], pair.line) for pair in sample]
-        found.append(found_instead([line for line, _ in lines], code) or code)
-        if found[-1] != code:
+        detected.append(found_instead([line for line, _ in lines], code) or code)
+        if detected[-1] != code:
             name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {found[-1]}:")
+            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {detected[-1]}:")
             readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
             evidence += islice(readable, _EXAMPLES)
-    swapped = list(map(primary_code, found)) == list(map(primary_code, reversed(codes)))
+    swapped = list(map(primary_code, detected)) == list(map(primary_code, reversed(codes)))
     return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped) if evidence else None
 
 

@@ -47,7 +47,7 @@ def _suits(pair: SentencePair) -> bool:
     """Whether a pair can be held out: both sides with letters, different, not long, in one cell of TSV, undamaged."""
     sides = (pair.source, pair.target)
     text = letters(pair.source) not in ("", letters(pair.target)) and letters(pair.target)
-    return bool(text) and all(len(one) <= _LONGEST and not _BREAK.search(one) and damage(one) is None for one in sides)
+    return bool(text) and all(len(side) <= _LONGEST and not _BREAK.search(side) and not damage(side) for side in sides)
 
 
 def _digest(pair: SentencePair) -> tuple[bytes, list[str]]:

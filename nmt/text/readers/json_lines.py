@@ -45,10 +45,10 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
-            if not isinstance(found, dict):
+            value = json.loads(line)
+            if not isinstance(value, dict):
                 raise ValueError(f"found {shortened(line)}")
-            yield number, _flat(found)
+            yield number, _flat(value)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path}:{number}: expected a JSON object in each line: {error}. If the file is one JSON array, write "

@@ -84,8 +84,8 @@ def begin_text(stream: BinaryIO, path: Path) -> None:
     start = first_bytes(stream)
     suspicious = len(start) - len(start.decode(errors="ignore").encode()) + start.count(0)
     if suspicious >= max(_SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE * len(start)) or start.startswith(_UTF16):
-        found = f"{suspicious} of the first {len(start)} bytes belong to another encoding or to binary data"
-        raise DataError(f"{input_name(path)}: expected text in UTF-8, {found}; {_advice(start)}")
+        problem = f"{suspicious} of the first {len(start)} bytes belong to another encoding or to binary data"
+        raise DataError(f"{input_name(path)}: expected text in UTF-8, {problem}; {_advice(start)}")
     if start.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
 
@@ -125,15 +125,15 @@ def open_content(path: Path, read_once: bool = False) -> Iterator[io.BufferedRea
         elif member is not None:
             raise DataError(f"{archive}: expected a zip archive, which contains {member}; found another file")
         else:
-            opener = next((one for signature, one in _OPENERS.items() if start.startswith(signature)), None)
+            opener = next((opener for signature, opener in _OPENERS.items() if start.startswith(signature)), None)
             yield file if opener is None else io.BufferedReader(opener(file))
 
 
 def open_file(path: Path, read_once: bool = False) -> io.BufferedReader:
     """Open a file as it is. Raises DataError when it is no readable file; with `read_once` it may be a pipe."""
     if path.is_dir() or (path.exists() and not (read_once or path.is_file())):
-        found = "a folder" if path.is_dir() else "something that can be read only once; save it to a file"
-        raise DataError(f"{path}: expected a file, found {found}")
+        kind = "a folder" if path.is_dir() else "something that can be read only once; save it to a file"
+        raise DataError(f"{path}: expected a file, found {kind}")
     try:
         return path.open("rb")
     except FileNotFoundError:

@@ -38,10 +38,10 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
             texts = cells[source], cells[target]
             yield SentencePair(*(texts if not is_csv else (one_line(texts[0]), one_line(texts[1]))), number)
         elif any(map(str.strip, cells)):
-            found = "1 column (no tab)" if len(cells) == 1 and not is_csv else f"{len(cells)} columns"
+            shape = "1 column (no tab)" if len(cells) == 1 and not is_csv else f"{len(cells)} columns"
             expected = f"{most}, since source and target are the columns {source + 1}, {target + 1}"
             raise DataError(
-                f"{path}:{number}: found {found}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
+                f"{path}:{number}: found {shape}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
                 "Correct or remove the line; or set `columns` of this corpus in the recipe, or give another format its "
                 "ending (.csv, .jsonl, .tmx, .xlf, .po)"
             )
@@ -99,9 +99,9 @@ def _named(
                     f"`columns`; the first line has {', '.join(map(repr, map(shortened, names[:20])))}"
                 )
         return names.index(sides[0]), names.index(sides[1])
-    if (found := named_sides(names, languages)) is None:
+    if (names_of_sides := named_sides(names, languages)) is None:
         return None
-    positions = names.index(found[0]), names.index(found[1])
+    positions = names.index(names_of_sides[0]), names.index(names_of_sides[1])
     return positions if columns in ((1, 2), (positions[0] + 1, positions[1] + 1)) else None
 
 

@@ -60,14 +60,14 @@ def read_units(path: Path, languages: LanguagePair | None) -> Iterator[SentenceP
     """
     if languages is None:
         raise DataError(f"{path}: the languages of its pairs are not known; state them")
-    paired, found = False, set[str]()
+    paired, languages_of_units = False, set[str]()
     for line, unit in _units(path):
-        found |= unit.keys()
+        languages_of_units |= unit.keys()
         if (codes := nearest_codes(languages, unit)) is not None:
             paired = True
             yield SentencePair(unit[codes[0]], unit[codes[1]], line)
-    if found and not paired:
-        names = ", ".join(sorted(code or "no language" for code in found)[:20])
+    if languages_of_units and not paired:
+        names = ", ".join(sorted(code or "no language" for code in languages_of_units)[:20])
         raise DataError(f"{path}: no unit has both {languages.source} and {languages.target}; found {names}")
 
 
@@ -130,7 +130,7 @@ def _xliff_texts(unit: Any) -> Iterator[dict[str, str]]:
     source, target = unit.find("{*}seg-source"), unit.find("{*}target")
     source = unit.find("{*}source") if source is None else source
     codes = [
-        next((value for one in unit.iterancestors() for name in names if (value := one.get(name))), "")
+        next((value for element in unit.iterancestors() for name in names if (value := element.get(name))), "")
         for names in _SIDES
     ]
     state = None if target is None else target.get("state", unit.get("state"))
@@ -138,7 +138,7 @@ def _xliff_texts(unit: Any) -> Iterator[dict[str, str]]:
     if source is None or target is None or not is_final:
         yield dict.fromkeys(codes, "")
         return
-    sides = [[one for one in side.iter("{*}mrk") if one.get("mtype") == "seg"] for side in (source, target)]
+    sides = [[marked for marked in side.iter("{*}mrk") if marked.get("mtype") == "seg"] for side in (source, target)]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
         sides = [[source], [target]]
     for pair in zip(*sides, strict=True):
@@ -177,30 +177,30 @@ def _valid_xml(path: Path, stream: IO[bytes]) -> Iterator[str]:
             line, text, data = line + text.count("\n", 0, end), text[end:], stream.read(_BLOCK_BYTES)
     except UnicodeDecodeError as error:
         line += text.count("\n") + error.object[: error.start].count(b"\n")
-        found = f"found the byte 0x{error.object[error.start]:02X}, which is not {name}"
-        raise DataError(f"{path}:{line}: {found}; declare the encoding of the file in its first line") from None
+        problem = f"found the byte 0x{error.object[error.start]:02X}, which is not {name}"
+        raise DataError(f"{path}:{line}: {problem}; declare the encoding of the file in its first line") from None
     except (LookupError, UnicodeError):
         raise DataError(f"{path}:1: unknown encoding {name!r}; convert the file to UTF-8 and declare that") from None
 
 
-def _valid_references(found: re.Match[str]) -> str:
+def _valid_references(match: re.Match[str]) -> str:
     """Return references to the characters that are meant; an unknown entity is text, a wrong number stays an error."""
-    if found[0].startswith("<"):
-        return found[0]
-    text = unescape(found[0])
-    if found[0].startswith("&#"):
-        codes = re.findall(r"&#(\w+);", found[0])
+    if match[0].startswith("<"):
+        return match[0]
+    text = unescape(match[0])
+    if match[0].startswith("&#"):
+        codes = re.findall(r"&#(\w+);", match[0])
         try:
             numbers = [int(f"0{code}", 16) if code[0] in "xX" else int(code) for code in codes]
             text = "".join(map(chr, numbers)).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         except (ValueError, OverflowError):
-            return found[0]
+            return match[0]
     return "".join(f"&#{ord(character)};" for character in _INVALID.sub(_spaces, text))
 
 
-def _spaces(found: re.Match[str]) -> str:
+def _spaces(match: re.Match[str]) -> str:
     """Return what normalization makes of a control character, which XML cannot contain."""
-    return " " if found[0].isspace() else ""
+    return " " if match[0].isspace() else ""
 
 
 def _text(element: Any) -> str:

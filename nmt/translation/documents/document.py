@@ -120,7 +120,7 @@ class Content:
 
         Raises DataError, with the line, for bytes that are invalid in that encoding.
         """
-        mark, encoding = next(((mark, one) for mark, one in MARKS.items() if data.startswith(mark)), (b"", declared))
+        mark, encoding = next((item for item in MARKS.items() if data.startswith(item[0])), (b"", declared))
         size = len(mark)
         while mark and data.startswith(mark, size):  # files with marks were joined
             size += len(mark)
@@ -143,7 +143,7 @@ class Content:
         Raises as `encode` does.
         """
         parts, position = list[str](), 0
-        for start, end, text in sorted(read(self, texts), key=lambda one: one[:2]):
+        for start, end, text in sorted(read(self, texts), key=lambda place: place[:2]):
             if start >= position:
                 parts += [self.text[position:start], text]
                 position = end
@@ -247,7 +247,7 @@ def read_text(text: str) -> Line:
             parts.append(Line(part))
         else:
             pieces = _TABS.split(part)
-            parts += [Line(ITEM, (Item(one),)) if number % 2 else read(one) for number, one in enumerate(pieces)]
+            parts += [Line(ITEM, (Item(piece),)) if number % 2 else read(piece) for number, piece in enumerate(pieces)]
     return joined(parts)
 
 

@@ -39,8 +39,8 @@ def write_docx(data: bytes, name: str, texts: Texts) -> bytes:
         document = open_docx(BytesIO(data))
         for part in document.part.package.iter_parts():
             if part.content_type.endswith(("document.main+xml", "header+xml", "footer+xml")):
-                for i, found in enumerate(part.element.xpath(".//w:p[not(ancestor::w:p)][.//w:t/text()]"), start=1):
-                    _translate_paragraph(found, texts, f"paragraph {i:,} of {part.partname.filename}")
+                for i, paragraph in enumerate(part.element.xpath(".//w:p[not(ancestor::w:p)][.//w:t/text()]"), start=1):
+                    _translate_paragraph(paragraph, texts, f"paragraph {i:,} of {part.partname.filename}")
             elif b"</w:t>" in part.blob:
                 texts.keep("part with notes or comments", part.partname.filename)
         document.save(output := BytesIO())
@@ -67,7 +67,8 @@ def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) ->
         if spans and not item and spans[-1][1] == form:
             item, text = spans[-1][0], spans.pop()[2] + text
         spans.append((item, form, text))
-    begin, end = usual = max(sizes, key=lambda one: (one[0].startswith("<w:r>"), sizes[one]))  # rather in no hyperlink
+    # rather one in no hyperlink
+    begin, end = usual = max(sizes, key=lambda form: (form[0].startswith("<w:r>"), sizes[form]))
     for i, (item, form, text) in enumerate(spans):
         lines += [code_line(Item(f"{end}{item}{begin}"))] if item else []
         opening, closing = Item(end + form[0], "opening", str(i)), Item(form[1] + begin, "closing", str(i))

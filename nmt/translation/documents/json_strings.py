@@ -77,36 +77,36 @@ def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
         if is_lines and not text.strip():
             continue
         check_json(content, text, start)
-        values = [one._replace(start=start + one.start, end=start + one.end) for one in _values(text)]
-        if any(len(one.path) > _MOST_NESTED for one in values):
+        values = [value._replace(start=start + value.start, end=start + value.end) for value in _values(text)]
+        if any(len(value.path) > _MOST_NESTED for value in values):
             raise content.error(start, f"found more than {_MOST_NESTED} objects and arrays inside each other")
-        strings = [one for one in values if isinstance(one.value, str | None)]
+        strings = [value for value in values if isinstance(value.value, str | None)]
         chosen = (*options.columns, *options.excluded)
-        known = set[str]().union(*(one.names for one in strings if chosen))
+        known = set[str]().union(*(string.names for string in strings if chosen))
         if unknown := [name for name in chosen if name not in known]:
-            found = ", ".join(one.place for one in values)[:200]
-            raise content.error(start, f"found the keys {found}, expected a string for {unknown[0]!r}")
-        for one in strings:
-            is_chosen = one.names.intersection(options.columns) if options.columns else not one.is_metadata
-            is_excluded = options.excluded and one.names.intersection(options.excluded)
-            if one.value is None or not is_chosen or is_excluded:
+            keys = ", ".join(value.place for value in values)[:200]
+            raise content.error(start, f"found the keys {keys}, expected a string for {unknown[0]!r}")
+        for string in strings:
+            is_chosen = string.names.intersection(options.columns) if options.columns else not string.is_metadata
+            is_excluded = options.excluded and string.names.intersection(options.excluded)
+            if string.value is None or not is_chosen or is_excluded:
                 continue
-            place = content.place(start) if is_lines else one.place or "the only string"
-            if one.is_for_programs and not options.columns:
+            place = content.place(start) if is_lines else string.place or "the only string"
+            if string.is_for_programs and not options.columns:
                 texts.keep("string that programs read, by its key or form (--column KEY),", place)
-            elif options.into in (None, one.place):
-                raw = content.text[one.start : one.end]
-                yield one.start, one.end, texts.replaced(raw, read_text(str(one.value)), place, _quoted)
+            elif options.into in (None, string.place):
+                raw = content.text[string.start : string.end]
+                yield string.start, string.end, texts.replaced(raw, read_text(str(string.value)), place, _quoted)
             else:
-                yield from _with_key(content, texts, values, one)
+                yield from _with_key(content, texts, values, string)
 
 
 def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:
     """Yield the translation of a string under the key of `--into` beside it, unless that has one already."""
     into = content.options.into or ""
     parent, _, key = into.rpartition(".")
-    target = next((one for one in values if one.place == into), source._replace(value=None, start=source.end))
-    is_other = any(one.place.startswith((f"{into}.", f"{into}[")) for one in values)
+    target = next((value for value in values if value.place == into), source._replace(value=None, start=source.end))
+    is_other = any(value.place.startswith((f"{into}.", f"{into}[")) for value in values)
     if is_other or parent != source.place.rpartition(".")[0] or not isinstance(target.value, str | None):
         raise content.error(source.start, f"--into {into}: found another value, expected a string or no such key")
     if not str(target.value or "").strip():

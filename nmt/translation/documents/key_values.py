@@ -31,7 +31,7 @@ def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
     is_java = content.options.format == "properties"
     is_ascii = content.text.isascii() or content.encoding == "latin-1"
     entries = list((_PROPERTY if is_java else _STRING).finditer(content.text))
-    starts, ends = [0, *(one.end() for one in entries)], [*(one.start() for one in entries), len(content.text)]
+    starts, ends = [0, *(entry.end() for entry in entries)], [*(entry.start() for entry in entries), len(content.text)]
     for start, end in zip(starts, ends, strict=True) if not is_java else ():
         between = content.text[start:end].strip()
         if between not in ("", "{", "}"):  # braces around the whole file
@@ -40,7 +40,7 @@ def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
     for match in entries:
         if (value := match["value"]) is None:
             continue
-        text = _ESCAPE.sub(lambda one: _unescaped(one, is_java), value)
+        text = _ESCAPE.sub(lambda match: _unescaped(match, is_java), value)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         is_message = is_java and bool(re.search(r"\{\d", text)) and "'" not in _QUOTED.sub("", text.replace("''", ""))
 
@@ -65,5 +65,5 @@ def _escaped(text: str, is_java: bool, only_ascii: bool) -> str:
     if not is_java:
         return text.replace('"', '\\"')
     if only_ascii:
-        text = re.sub(r"[^\0-\x7f]", lambda one: json.dumps(one[0])[1:-1], text)
+        text = re.sub(r"[^\0-\x7f]", lambda match: json.dumps(match[0])[1:-1], text)
     return re.sub(r"\A ", r"\\ ", text)

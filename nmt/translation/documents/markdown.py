@@ -47,17 +47,17 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
         for number, line in enumerate(lines, block.map[0]):
             cursor = max(cursor, starts[min(number, len(starts) - 1)])
             # a bar in a cell is escaped
-            if not (found := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor)):
+            if not (match := re.compile(re.escape(line).replace(r"\|", r"\\?\|")).search(text, cursor)):
                 texts.keep("text that was not found", f"line {block.map[0] + 1:,}")
                 groups.clear()
                 break
-            cursor, start = found.end(), found.end() - len(found[0].lstrip())
+            cursor, start = match.end(), match.end() - len(match[0].lstrip())
             if definition := _DEFINITION.match(line):
                 start += definition.end()
             is_directive = bool(_DIRECTIVE.fullmatch(line))
             groups += [[]] * (is_directive or definition is not None)
             if not is_directive:
-                groups[-1] = [*groups[-1], (start, found.end())]
+                groups[-1] = [*groups[-1], (start, match.end())]
         for spans in filter(None, groups):
             start, end = spans[0][0], spans[-1][1]
             labels = environment.get("references", {})

@@ -96,7 +96,7 @@ def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
             run.append(piece)
             continue
         raw = content.text[run[0].start : run[-1].end] if run else ""
-        same = "".join(tags.get(part, part) for part in (content.text[one.start : one.end] for one in run))
+        same = "".join(tags.get(part, part) for part in (content.text[segment.start : segment.end] for segment in run))
         if line := _line(content.text, run, lambda text: read(unescape(text))):
             start = run[0].start + len(raw) - len(raw.lstrip())
             made = texts.replaced(same.strip(), line, content.place(start), partial(_formed, tags=tags))
@@ -160,7 +160,7 @@ def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:
         if piece.item is None or piece.element not in _RESOURCES:
             run.append(piece)
             continue
-        is_xml = not any(one.item and one.item.text == "<![CDATA[" for one in run)
+        is_xml = not any(part.item and part.item.text == "<![CDATA[" for part in run)
         start, end = (run[0].start, run[-1].end) if run else (0, 0)
         is_text = is_text and not _REFERENCE.fullmatch(content.text, start, end)
         if is_text and (line := _line(content.text, run, partial(_android_text, is_xml=is_xml))):

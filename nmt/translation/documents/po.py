@@ -74,7 +74,7 @@ def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), text)
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 
 def _start(message: _Message) -> int:
@@ -93,7 +93,7 @@ def _messages(content: Content) -> list[_Message]:
             keyword = keyword if not line.text.strip() else ""
             flags = {"#,": _Field([line.text], line.start, end)} if line.text.lstrip().startswith("#,") else flags
             continue
-        if match[1] in ("msgctxt", "msgid") and any(one.startswith("msgstr") for one in messages[-1]):
+        if match[1] in ("msgctxt", "msgid") and any(keyword.startswith("msgstr") for keyword in messages[-1]):
             messages.append({})
         if match[1] in messages[-1]:
             raise content.error(line.start, f"not a PO file: a second {match[1]} of a message")
@@ -110,7 +110,7 @@ def _messages(content: Content) -> list[_Message]:
 
 def _written(content: Content, message: _Message, keyword: str, translation: Line) -> Replacement:
     """Return the string of a message with a translation."""
-    text = formed(translation, lambda part: re.sub(r"[\r\"\\]", lambda one: _UNESCAPED[one[0]], part))
+    text = formed(translation, lambda part: re.sub(r"[\r\"\\]", lambda match: _UNESCAPED[match[0]], part))
     *lines, last = text.split("\n")
     strings = [f'"{line}\\n"' for line in lines] + [f'"{last}"'] * (last != "" or not lines)
     if len(strings) > 1:

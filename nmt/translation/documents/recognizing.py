@@ -68,20 +68,20 @@ def recognized_format(option: str | None, path: Path | None, start: bytes) -> Fo
     named = named_format(option, path)
     if option is not None and named is not None:
         return named
-    found = _by_content(start)
-    if (found == _OFFICE and named != "docx") or (found == "XML" and named in (None, "android")):
-        raise ConfigError(f"{input_name(path or STANDARD_INPUT)}: files of {found} {_ADVICE}")
-    return cast(Format, found or "text") if named is None or found in _CERTAIN else named
+    by_content = _by_content(start)
+    if (by_content == _OFFICE and named != "docx") or (by_content == "XML" and named in (None, "android")):
+        raise ConfigError(f"{input_name(path or STANDARD_INPUT)}: files of {by_content} {_ADVICE}")
+    return cast(Format, by_content or "text") if named is None or by_content in _CERTAIN else named
 
 
 def _by_content(start: bytes) -> str | None:
     """Return the format that first bytes belong to; or that of a file which is not translated; None for text."""
     if _BINARY.match(start):
         return "docx" if _WORD.match(start) else _OFFICE
-    encoding = next((one for mark, one in MARKS.items() if start.startswith(mark)), "utf-8")
+    encoding = next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "utf-8")
     text = start.decode(encoding, errors="ignore").lstrip("\ufeff \t\r\n")
-    if found := next((name for name, pattern in _CONTENT.items() if pattern.match(text)), None):
-        return found
+    if format_name := next((name for name, pattern in _CONTENT.items() if pattern.match(text)), None):
+        return format_name
     lines = [re.sub('"[^"]*"', "", line) for line in text.split("\n")[:-1][:_TABLE_LINES] if line.strip()]
     for separator in "\t,;|" if len(lines) >= _LEAST_TABLE_LINES and re.search(r"[^\W\d]", lines[0]) else "":
         counts = {line.count(separator) for line in lines}

@@ -76,16 +76,16 @@ def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]
 def _columns(content: Content, rows: Sequence[_Row]) -> tuple[int, int, bool]:
     """Return the indices of the texts and of the translations, and whether the first row has the names of columns."""
     head, into = [cell.strip() for cell in rows[0].cells], content.options.into
-    width, found = len(head), f"found {', '.join(head)}"
+    width, columns = len(head), f"found {', '.join(head)}"
     if row := next((row for row in rows if len(row.cells) != width), None):
         expected = f"expected {width} as in {content.place(rows[0].start)}"
         raise content.error(row.start, f"found {len(row.cells)} columns, {expected}")
     if len(content.options.columns) != 1:
         advice = "for lines of text give --format text"
-        raise ConfigError(f"--column: which column is translated? give its name or number; {found}; {advice}")
+        raise ConfigError(f"--column: which column is translated? give its name or number; {columns}; {advice}")
     column = content.options.columns[0]
     if (source := _index("--column", column, head)) == width:
-        raise ConfigError(f"--column {column}: no such column; {found}")
+        raise ConfigError(f"--column {column}: no such column; {columns}")
     target = source if into is None else _index("--into", into, head)
     return source, target, not column.isdecimal() or (into is not None and not into.isdecimal())
 

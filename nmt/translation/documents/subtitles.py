@@ -43,7 +43,7 @@ def read_subtitles(content: Content, texts: Texts) -> Iterator[Replacement]:
         raise content.error(0, "not WebVTT: the first line must begin with WEBVTT; for SubRip, give --format srt")
     for index, line in enumerate(lines):
         text = line.text.strip("\ufeff \t")
-        following = next((one.text for one in lines[index + 1 : index + 4] if one.text.strip()), "")
+        following = next((line.text for line in lines[index + 1 : index + 4] if line.text.strip()), "")
         is_number, follows_number = text.isdigit() and "-->" in following, before[1].isdigit() and not before[0]
         if times.fullmatch(line.text):
             in_cue = True

@@ -57,7 +57,7 @@ def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
         if options.format == "docx":
             return Document(name, partial(write_docx, data, name))
         declared = _DECLARED[options.format].search(data[: 1 << 16]) if options.format in _DECLARED else None
-        encoding = next((one.decode() for one in declared.groups() if one), None) if declared else None
+        encoding = next((group.decode() for group in declared.groups() if group), None) if declared else None
         if options.format == "properties" and data.decode(errors="ignore").encode() != data:
             encoding = "latin-1"
         if options.format == "html" and encoding:
@@ -109,9 +109,9 @@ def translate_file(translator: Translator, source: Path, output: Path, **choices
     data, options = source.read_bytes(), translator.options(**choices)
     format_ = recognized_format(None, source, data[: 1 << 16])
     if format_ == "text":
-        found = list(translator.translate(read_lines(source), options))
-        places = [f"line {number}" for number, one in enumerate(found, start=1) if any(one.diff)]
-        write_output(output, "".join(f"{one.text}\n" for one in found))
+        translations = list(translator.translate(read_lines(source), options))
+        places = [f"line {number}" for number, translation in enumerate(translations, start=1) if any(translation.diff)]
+        write_output(output, "".join(f"{translation.text}\n" for translation in translations))
         return [differing_at("line", places)] if places else []
     read_options = ReadOptions(format_, languages=(translator.languages.source, options.to))
     document = read_document(data, str(source), read_options)

@@ -70,17 +70,17 @@ def _translate_unit(unit: etree._Element, texts: Texts) -> None:
     if source is None:
         texts.keep("unit without a source", place)
         return
-    states = [one.get("state") for one in (unit, target) if one is not None]
+    states = [element.get("state") for element in (unit, target) if element is not None]
     segmented = unit.find("{*}seg-source")
     source = source if segmented is None else segmented
     segments, translated = _segments(source), [] if target is None else _segments(target)
-    filled = [_is_filled(one) for one in translated] if not _UNTRANSLATED.intersection(states) else []
+    filled = [_is_filled(segment) for segment in translated] if not _UNTRANSLATED.intersection(states) else []
     if unit.get("approved") == "yes" or (any(filled) and len(filled) != len(segments)):
         return
     indices = [index for index in range(len(segments)) if not (any(filled) and filled[index])]
     lines = [
-        _line(etree.fromstring(etree.tostring(one, with_tail=False), _PLAIN), _inherited(one, _SPACE) == "preserve")
-        for one in segments
+        _line(etree.fromstring(etree.tostring(part, with_tail=False), _PLAIN), _inherited(part, _SPACE) == "preserve")
+        for part in segments
     ]
     if not any(str(lines[index]).strip() for index in indices):
         return
@@ -91,12 +91,12 @@ def _translate_unit(unit: etree._Element, texts: Texts) -> None:
 
 def _is_filled(target: etree._Element) -> bool:
     """Whether a target, or a segment of it, has text or an inline code."""
-    return bool("".join(target.itertext()).strip()) or any(_name(one) != "mrk" for one in target.iterdescendants())
+    return bool("".join(target.itertext()).strip()) or any(_name(child) != "mrk" for child in target.iterdescendants())
 
 
 def _segments(element: etree._Element) -> list[etree._Element]:
     """Return the elements `<mrk mtype="seg">`, else the element itself."""
-    return [one for one in element.iter("{*}mrk") if one.get("mtype") == "seg"] or [element]
+    return [mark for mark in element.iter("{*}mrk") if mark.get("mtype") == "seg"] or [element]
 
 
 def _line(element: etree._Element, keeps_space: bool) -> Line:
@@ -152,7 +152,8 @@ def _write(unit: etree._Element, source: etree._Element, index: int, translation
 
 def _inherited(element: etree._Element, attribute: str) -> str | None:
     """Return an attribute of the element, or of the nearest one around it that has it."""
-    return next((one.get(attribute) for one in (element, *element.iterancestors()) if attribute in one.attrib), None)
+    holders = (node for node in (element, *element.iterancestors()) if attribute in node.attrib)
+    return next((node.get(attribute) for node in holders), None)
 
 
 def _name(element: etree._Element) -> str:
