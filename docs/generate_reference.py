@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from nmt.config import Recipe
 
 _HEAD = """\
@@ -86,7 +88,10 @@ def _type(entry: dict[str, Any]) -> str:
 
 
 def _yaml(value: Any) -> str:
-    return json.dumps(value).replace('"', "")
+    """Return a value as YAML in one line; strings have quotes where YAML needs them."""
+    if isinstance(value, (list, dict)) or (isinstance(value, str) and value):
+        return yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+    return json.dumps(value)
 
 
 if __name__ == "__main__":

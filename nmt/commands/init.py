@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -16,7 +17,7 @@ from nmt.system.files import disk_errors, new_directory, write_output
 from nmt.text.corpus import format_of, read_pairs, sample_of
 from nmt.text.preparing.audit import Remark, findings
 from nmt.text.proposing.direction import checked, known_direction, shown_direction, with_text_columns
-from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, held_out_size
+from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, distinct, held_out_size
 from nmt.text.proposing.proposal import Setting, TextProfile, propose
 from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
@@ -24,6 +25,7 @@ from nmt.text.tokenizer import Tokenizers
 
 _LEAST_PAIRS = 100
 _WIDTH = 100  # of a comment
+_NOT_IN_YAML = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TUNING_TOKENS = 2048  # target tokens of a batch of fine-tuning
 _LITTLE_TEXT = 300_000  # target tokens
 # From benchmarks/RESULTS.md.
@@ -51,7 +53,8 @@ def init(request: InitRequest, console: Console) -> None:
         for every in corpora.values():
             every[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in every]
         requested = (request.valid_size or 0) + (request.test_size or 0)
-        profile.sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
+        sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
+        profile.without_repetitions(sample, distinct(sample))
     with console.status("choosing validation and test text"):
         held_out = _held_out(request, profile, corpora, languages)
         profile.sample = sorted({*profile.sample}.difference(*held_out.values()))
@@ -98,11 +101,18 @@ def _check_are_new(request: InitRequest) -> None:
         raise ConfigError(f"{request.output}: the name of a recipe ends in .yaml; give another one with -o")
     if request.new_pieces and request.initial is None:
         raise ConfigError("--new-pieces: they are added to a trained model; name it with --from MODEL")
+    for path in (request.output, *request.text, *(request.valid or ()), *(request.test or ())):
+        if not _is_utf8(path):
+            raise ConfigError(f"{str(path)!a}: its name is not UTF-8, and so cannot be in a recipe; rename it")
     for path in (request.output, *request.held_out.values()):
         if os.path.lexists(path):
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
             )
+
+
+def _is_utf8(path: Path) -> bool:
+    return str(path).encode(errors="ignore").decode() == str(path)
 
 
 def _given_texts(request: InitRequest) -> dict[str, list[CorpusFile]]:
@@ -143,13 +153,11 @@ def _held_out(
     request: InitRequest, profile: TextProfile, corpora: dict[str, list[CorpusFile]], languages: LanguagePair
 ) -> dict[str, list[SentencePair]]:
     """Return the validation and the test text, unless they are given. Raises DataError if there is too little."""
-    usable, names = profile.pairs - profile.empty, _names(request)
+    usable, names = profile.distinct, _names(request)
     if usable < _LEAST_PAIRS:
         empty = f" and {profile.empty:,} with an empty side" if profile.empty else ""
-        usable_pairs = f"found {counted(usable, 'sentence pair')}{empty}"
-        raise DataError(
-            f"{names}: {usable_pairs}; at least {_LEAST_PAIRS} are needed, and thousands for a useful translator"
-        )
+        pairs = f"found {counted(usable, 'different sentence pair')}{empty}"
+        raise DataError(f"{names}: {pairs}; at least {_LEAST_PAIRS} are needed, and thousands for a useful translator")
     sizes = {part: getattr(request, f"{part}_size") or held_out_size(usable) for part in request.held_out}
     train, *given = corpora.values()
     others = _pairs(chain.from_iterable(given), languages)
@@ -172,7 +180,13 @@ def _text_setting(request: InitRequest, corpus: CorpusFile) -> str:
 
 
 def _quoted(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """Return a value as JSON, which YAML reads as the same value."""
+    return _in_yaml(json.dumps(value, ensure_ascii=False))
+
+
+def _in_yaml(text: str) -> str:
+    r"""Return text with characters that YAML does not permit, or takes for line ends, escaped, as `\u2028`."""
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _comments_and_settings(
@@ -187,6 +201,8 @@ def _comments_and_settings(
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
     until = "All" if minutes is None else f"The training ends after {minutes:g} minute{'s' * (minutes != 1)}. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
+    if (usable := profile.pairs - profile.empty) > 1.02 * profile.distinct:
+        empty += f", about {usable - profile.distinct:,} that repeat others, which are not trained on either"
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs{empty}, about {tokens[0]:,} source and {tokens[1]:,} target "
         "tokens.",
@@ -262,7 +278,7 @@ def _tokens(profile: TextProfile, tokenizers: Tokenizers) -> tuple[list[int], li
     both, sides = (tokenizers.source, tokenizers.target), [*zip(*profile.sample, strict=True)][:2]
     for tokenizer, lines, count in zip(both, sides, profile.characters, strict=True):
         pieces = sum(len(tokenizer.encode(line)) for line in lines)
-        tokens.append(round(count * pieces / sum(map(len, lines))) + profile.pairs)
+        tokens.append(round(count * pieces / sum(map(len, lines))) + profile.distinct)
         lacking |= {*b"".join(part for _, part in tokenizer.without_piece("".join(lines))).decode()} - {" "}
     return tokens, sorted(lacking)
 
@@ -282,5 +298,8 @@ def _recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> st
 
 
 def _comment(text: str, indent: str) -> list[str]:
-    wrapped = (textwrap.wrap(part, _WIDTH, break_long_words=False, break_on_hyphens=False) for part in text.split("\n"))
+    wrapped = (
+        textwrap.wrap(_in_yaml(part), _WIDTH, break_long_words=False, break_on_hyphens=False)
+        for part in text.split("\n")
+    )
     return [f"{indent}# {line}" for lines in wrapped for line in lines]

@@ -84,7 +84,7 @@ def dry_run(recipe: Recipe, console: Console, rejected: Path | None = None) -> A
     Raises as `prepare` does for the text.
     """
     _check_files(recipe, rejected)
-    with TemporaryDirectory() as folder, _output(rejected) as stream:
+    with TemporaryDirectory() as folder, _output(rejected) as stream, disk_errors(Path(folder)):
         job = Preparation(recipe, Path(folder), console, in_processes(recipe), stream, _judge(recipe))
         _, audit = filtered_texts(job)
         audit.not_applied["too_long"] = "it counts tokens, and a dry run makes no tokenizer"
@@ -126,7 +126,7 @@ def _prepare(
         for folder in (staging, new, work):
             folder.mkdir()
         try:
-            with _output(rejected) as stream:
+            with _output(rejected) as stream, disk_errors(directory):
                 manifest = write_corpus(
                     Preparation(recipe, work, console, mapped or in_processes(recipe), stream, _judge(recipe)), new
                 )

@@ -27,7 +27,8 @@ class InitRequest(NamedTuple):
     valid_size: Annotated[int | None, size(help="Pairs to hold out for validation; default: by the text.")] = None
     test_size: Annotated[int | None, size(help="Pairs to hold out for the test; default: by the text.")] = None
     minutes: Annotated[
-        float | None, Option(min=0.1, metavar="N", help="Time of training on this machine; default: by the text.")
+        float | None,
+        Option(min=0.1, max=1e8, metavar="N", help="Time of training on this machine; default: by the text."),
     ] = None
 
     initial: Annotated[

@@ -149,6 +149,7 @@ _EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
     "string_type": "text",
+    "invalid_key": "a key that is text",
     "path_type": "the path of a file or folder",
     "tuple_type": "a list",
     "model_type": "a section, that is, keys with values",

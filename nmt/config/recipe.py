@@ -1,5 +1,6 @@
 """The whole recipe, and the checks that concern several sections."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -56,6 +57,10 @@ class Recipe(Section):
             languages.chosen_target(corpus.target_language, f"{key}.target_language")
             if corpus.tag is not None and corpus.tag not in tags:
                 raise SettingError(f"{key}.tag", f"no training text has the tag {corpus.tag}, so it is not a token")
+        symbols = [f"<{tag}>" for tag in ("pad", "unk", "s", *self.target_tags, *data.tags)]
+        if repeated := {symbol for symbol, count in Counter((*symbols, *self.tokenizer.symbols)).items() if count > 1}:
+            uses = "a tag, of data.train or of a target language, a special symbol or one of tokenizer.symbols"
+            raise SettingError("data.train", f"{min(repeated)} has two meanings, each of which is {uses}; rename one")
         for key in ("valid", "test"):
             codes = [corpus.target_language for corpus in getattr(data, key)]
             if len(codes) > len(set(codes)):

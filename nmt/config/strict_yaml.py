@@ -106,10 +106,14 @@ class Document:
             raise ConfigError(f"{origin}: expected section.key=value, as in --set train.batch_tokens=2048")
         container: Any = self.data
         for depth, part in enumerate(location):
-            is_list = isinstance(container, list)
-            if not (part in range(len(container)) if is_list else isinstance(container, dict)):
+            is_list, is_section = isinstance(container, list), isinstance(container, dict)
+            if not (part in range(len(container)) if is_list else is_section and isinstance(part, str)):
                 problem = (
-                    f"a list of length {len(container)}, numbered from 0" if is_list else "a plain value, not a section"
+                    f"a list of length {len(container)}, numbered from 0"
+                    if is_list
+                    else "a section, not a list"
+                    if is_section
+                    else "a plain value, not a section"
                 )
                 raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {problem}")
             if depth == len(location) - 1:
@@ -159,6 +163,9 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
                 raise _too_large(event.start_mark)
+            tag: str | None = getattr(event, "tag", None)
+            if tag is not None:
+                raise _problem_at(f"found the tag {tag}, expected none; write the value without it", event.start_mark)
         loader = _Loader(text)
         if (node := loader.get_single_node()) is None:
             return None, {}
@@ -176,10 +183,12 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
 
 
 def _too_large(mark: Any) -> yaml.YAMLError:
-    problem = (
-        f"more than {_DEEPEST} lists or sections in each other, or {_MOST_VALUES:,} values, with what aliases repeat"
-    )
-    return yaml.composer.ComposerError(problem=f"{problem}; write it without them", problem_mark=mark)
+    limits = f"more than {_DEEPEST} lists or sections in each other, or {_MOST_VALUES:,} values"
+    return _problem_at(f"{limits}, with what aliases repeat; write it without them", mark)
+
+
+def _problem_at(problem: str, mark: Any) -> yaml.YAMLError:
+    return yaml.composer.ComposerError(problem=problem, problem_mark=mark)
 
 
 def _marks(node: yaml.Node, above: Location) -> Iterator[tuple[Location, Any]]:

@@ -82,7 +82,7 @@ def named_languages(corpus: CorpusFile) -> list[str]:
         names = [key.rpartition(".")[2] for _, values in islice(read_objects(first), 1) for key in values]
     else:
         names = next(iter(first_records(corpus, None)), [])
-    codes = list(filter(is_language, map(str.strip, names)))
+    codes = list(filter(is_language, dict.fromkeys(map(str.strip, names))))
     return codes if len(codes) < 3 else [code for code in codes if code.lower() not in _NUMBERS]
 
 

@@ -1,13 +1,16 @@
 """The manifest of a prepared corpus, `manifest.json`: settings, input files and counts; whether it is still current.
 
 A corpus is current as a file is for make: the settings are those of the recipe, and each input file has its recorded
-size and time of change. A file that is missing counts as unchanged. A corpus that is prepared again from the same text
-has the same fingerprint, so that runs can be resumed with it.
+size, time of change and first MiB. A file that is missing counts as unchanged. A corpus that is prepared again from the
+same text has the same fingerprint, so that runs can be resumed with it.
 
 The manifest has the digests of the files that decide a result, and its own, so that damage is found.
 """
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from nmt.text.corpus import text_files
 from nmt.text.tokenizer import initial_files
 
 # The file by which a folder is a prepared corpus.
-PREPARED = Marker("manifest.json", "nmt prepared corpus", 6)
+PREPARED = Marker("manifest.json", "nmt prepared corpus", 7)
 
 
 class UnusableCorpusError(DataError):
@@ -62,7 +65,8 @@ class Manifest:
     """The description of a prepared corpus."""
 
     settings: dict[str, Any]  # the part of the recipe that the result depends on, by sections and texts
-    inputs: dict[str, tuple[int, int]]  # size and time of change, in ns, of each file, by its key in the recipe
+    # Size, time of change in ns, and digest of the first MiB of each file, by its key in the recipe.
+    inputs: dict[str, tuple[int, int, str]]
     # The SHA-256 of token ids, tokenizers and validation text, by the names of the files in the folder.
     files: dict[str, str]
     # Number of pieces of the source and the target side.
@@ -128,7 +132,8 @@ _MANIFEST = TypeAdapter(Manifest)
 def why_stale(recipe: Recipe) -> str | None:
     """Return why the prepared corpus of a recipe must be prepared (again), or None if it is current.
 
-    The files are not read. Raises DataError for a damaged manifest: another program may have written it.
+    Only the first MiB of the files is read. Raises DataError for a damaged manifest: another program may have written
+    it.
     """
     directory = recipe.prepared_directory
     if not (directory / PREPARED.name).exists():
@@ -174,7 +179,11 @@ def input_files(recipe: Recipe) -> dict[str, Path]:
     return files
 
 
-def stamps(files: dict[str, Path]) -> dict[str, tuple[int, int]]:
-    """Return the size and the time of change of the files that exist."""
-    existing = {key: path.stat() for key, path in files.items() if path.exists()}
-    return {key: (status.st_size, status.st_mtime_ns) for key, status in existing.items()}
+def stamps(files: dict[str, Path]) -> dict[str, tuple[int, int, str]]:
+    """Return size, time of change and digest of the first MiB of the files that can be read."""
+    stamps = {}
+    for key, path in files.items():
+        with suppress(OSError), path.open("rb") as stream:
+            status, start = os.fstat(stream.fileno()), blake2b(stream.read(1 << 20), digest_size=16)
+            stamps[key] = status.st_size, status.st_mtime_ns, start.hexdigest()
+    return stamps

@@ -65,6 +65,25 @@ def held_out(prefix: str = "") -> dict[str, list[tuple[str, ...]]]:
     }
 
 
+def test_repeated_pairs_count_once(folder: Path) -> None:
+    write_tsv(folder / "en-it.tsv", [(ENGLISH.format(n), ITALIAN.format(n)) for n in [*range(400)] * 8])
+    messages = " ".join(init("en-it.tsv").split())
+    assert "3,200 sentence pairs, about 2,800 that repeat others, which are not trained on either" in messages
+    assert {part: len(pairs) for part, pairs in held_out().items()} == {"valid": 20, "test": 20}
+
+
+@pytest.mark.parametrize("name", ["a\x7f.tsv", "a\x85b.tsv", "a\u2028b.tsv", 'a"b: #.tsv', "a\ufeffb.tsv"])
+def test_any_name_of_a_text_can_be_read_from_the_recipe(folder: Path, name: str) -> None:
+    write_tsv(folder / name, [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(200)])
+    init(name)
+    assert load_recipe(Path("recipe.yaml")).data.train[0].file == folder / name
+
+
+def test_names_that_are_not_utf8_are_refused(folder: Path) -> None:
+    write_tsv(folder / "caf\udce9.tsv", [(ENGLISH, ITALIAN)] * 200)
+    assert "its name is not UTF-8, and so cannot be in a recipe; rename it" in refused("caf\udce9.tsv")
+
+
 def test_recipe_and_held_out_texts_are_written(folder: Path) -> None:
     before = [(path, path.read_bytes()) for path in sorted(folder.iterdir())]
     messages = init("text.en", "text.it", "-o", "mine/recipe.yaml")
@@ -200,7 +219,7 @@ def test_existing_files_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        ([ENGLISH], "found 1 sentence pair; at least 100 are needed"),
+        ([ENGLISH], "found 1 different sentence pair; at least 100 are needed"),
         (["It is the same."] * 300, "too few different sentences"),
         (["in the house " * 90 + str(n) for n in range(120)], "too few different sentences of at most 1,000"),
     ],

@@ -81,7 +81,7 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
     assert len(stamps) == 1
 
 
-def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: Path, tmp_path: Path) -> None:
+def test_corpus_is_current_by_size_time_and_start_of_its_files_in_any_folder(folder: Path, tmp_path: Path) -> None:
     first = prepare(recipe_in(folder), QUIET)
     shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns("elsewhere"))  # with their times
     other = tmp_path / "elsewhere"
@@ -92,6 +92,10 @@ def test_corpus_is_current_by_size_and_time_of_its_files_in_any_folder(folder: P
     os.utime(other / "train.tsv", (1, 1))
     assert "train.tsv has changed" in str(why_stale(recipe_in(other)))
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint == first.manifest.fingerprint  # runs can be resumed
+    status, content = (other / "train.tsv").stat(), (other / "train.tsv").read_bytes()
+    (other / "train.tsv").write_bytes(b"".join(reversed(content.splitlines(keepends=True))))
+    os.utime(other / "train.tsv", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert "train.tsv has changed" in str(why_stale(recipe_in(other)))  # with the same size and time
     write_tsv(other / "train.tsv", demo_pairs(300, 4000))
     assert prepare(recipe_in(other), QUIET).manifest.fingerprint != first.manifest.fingerprint
 

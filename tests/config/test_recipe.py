@@ -541,6 +541,17 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
             "v.it.tsv, target_language: zh",
             "line 6: data.valid: two texts have the same",
         ),
+        (
+            "it, tag: bt",
+            "it, tag: bt}\n    - {file: c.tsv, target_language: it, tag: pad",
+            "line 3: data.train: <pad> has two meanings",
+        ),
+        (
+            "it, tag: bt",
+            "it, tag: bt}\n    - {file: c.tsv, target_language: it, tag: 2zh",
+            "line 3: data.train: <2zh> has two meanings",
+        ),
+        ("run: run", "run: run\ntokenizer: {symbols: [<bt>]}", "line 3: data.train: <bt> has two meanings"),
         ("zh, tag: bt", "zh, tag: news", "line 8: data.valid.1.tag: no training text has the tag news"),
         ("v.zh.tsv,", "v.zh.tsv, typo: 1,", "line 8: data.valid.1.typo: unknown key"),
         ("run: run", "run: run\ndata.x: 1", "unknown key"),

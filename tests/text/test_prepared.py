@@ -85,7 +85,7 @@ def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
 
 COUNTS = SplitCounts(3, 2, (2,), SideCounts(5, 20, 0), SideCounts(6, 22, 1))
 LIMIT = MaxLength(factor=1.25, extra=12)
-INPUTS = {"data.train.0.tsv": (1, 2)}
+INPUTS = {"data.train.0.tsv": (1, 2, "3f")}
 MANIFEST = Manifest(
     {"languages": {"source": "en"}}, INPUTS, {"valid.json": "ff"}, (8, 9), COUNTS, None, LIMIT, longest_source=30
 )
@@ -101,8 +101,8 @@ def test_manifest_read_equals_the_written_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format_version": [6]}, r"found format version \[6\], expected 6; prepare it again"),
-        ({"format_version": 99}, "found format version 99, expected 6; prepare it again with nmt prepare --force"),
+        ({"format_version": [6]}, r"found format version \[6\], expected 7; prepare it again"),
+        ({"format_version": 99}, "found format version 99, expected 7; prepare it again with nmt prepare --force"),
         ({"train": {}}, "incomplete or damaged; prepare it again"),
         ({"longest_source": 31}, "incomplete or damaged; prepare it again"),
         ({"format": "nmt prepared corpu5"}, r"damaged, or not written by nmt; if .* is a prepared corpus, remove it"),

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from nmt.config import CorpusFile, Filters, LanguagePair, MaxLength, Recipe, RuleName
 from nmt.errors import DataError
 from nmt.system.console import Advance, Console, counted
-from nmt.system.files import digest_of
+from nmt.system.files import digest_of, disk_errors
 from nmt.system.workers import WorkerPool, available_cores, can_fork
 from nmt.text.corpus import pairs_of, parts_of, read_pairs, sample_of, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
@@ -198,7 +198,8 @@ class Text:
         self.audits[int(corpus)].add(Removed(rule, place, reason, source, target))
         if self._job.rejected is not None:
             row = "\t".join((rule, place, reason, source, target))
-            self._job.rejected.write(f"{row}\n".encode(errors="replace"))
+            with disk_errors(Path(self._job.rejected.name)):
+                self._job.rejected.write(f"{row}\n".encode(errors="replace"))
 
     def _check_any_kept(self) -> None:
         """Raise DataError if no pair is kept."""

@@ -91,12 +91,18 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
     source, target = map(language_of, ([pair.source for pair in pairs], [pair.target for pair in pairs]))
     if known is not None:
         first, second = known.languages.source, known.languages.target
-        is_other = (source, target) == (primary_code(second), primary_code(first))
-        return Direction(LanguagePair(second, first), Origin.TEXT) if is_other else known
+        reverse = LanguagePair(second, first)
+        return Direction(reverse, Origin.TEXT) if _shows((source, target), reverse) else known
     if source is None or target is None or source == target:
         name, advice = next(iter(corpora[0].files.values())), f"state them: {OPTION} en-it"
         raise ConfigError(f"{name}: neither the names of the files nor the text show the languages; {advice}")
     return Direction(LanguagePair(source, target), Origin.TEXT)
+
+
+def _shows(detected: Sequence[str | None], languages: LanguagePair) -> bool:
+    """Whether the languages of two sides, None for an uncertain one, are these, at least one of them certainly."""
+    sides = zip(detected, map(primary_code, (languages.source, languages.target)), strict=True)
+    return any(detected) and all(code in (None, expected) for code, expected in sides)
 
 
 class WrongSides(NamedTuple):
@@ -115,16 +121,18 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     """
     sample = sample_of(corpus, direction.languages)
     codes, files = (direction.languages.source, direction.languages.target), list(corpus.files.values())
-    detected, evidence = list[str](), list[str]()
+    detected, evidence = list[str | None](), list[str]()
     for side, code in enumerate(codes):
         lines = [((pair.source, pair.target)[side], pair.line) for pair in sample]
-        detected.append(found_instead([line for line, _ in lines], code) or code)
-        if detected[-1] != code:
+        texts = [line for line, _ in lines]
+        instead = found_instead(texts, code)
+        detected.append(primary_code(instead) if instead is not None else language_of(texts))
+        if instead is not None:
             name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {detected[-1]}:")
+            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {instead}:")
             readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
             evidence += islice(readable, _EXAMPLES)
-    swapped = list(map(primary_code, detected)) == list(map(primary_code, reversed(codes)))
+    swapped = _shows(detected, LanguagePair(codes[1], codes[0]))
     return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped) if evidence else None
 
 

@@ -43,6 +43,14 @@ def candidates(pairs: Iterable[SentencePair], held_out: int = 0) -> list[Sentenc
     return heapq.nsmallest(max(_CANDIDATES, _CANDIDATES_A_PAIR * held_out), pairs, key=_digest)
 
 
+def distinct(sample: Iterable[SentencePair]) -> list[SentencePair]:
+    """Return the first of the pairs of a sample with the same letters.
+
+    All copies of a pair have the same digest, so the lowest digests are those of a random sample of different pairs.
+    """
+    return list({_digest(pair)[0]: pair for pair in reversed([*sample])}.values())[::-1]
+
+
 def _suits(pair: SentencePair) -> bool:
     """Whether a pair can be held out: both sides with letters, different, not long, in one cell of TSV, undamaged."""
     sides = (pair.source, pair.target)

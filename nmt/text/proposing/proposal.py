@@ -182,9 +182,9 @@ class TextProfile:
     """The numbers of pairs and characters of a text, counted while it is read, and a sample of it."""
 
     def __init__(self) -> None:
-        # All pairs, and those with an empty side, which are not trained on.
-        self.pairs = self.empty = 0
-        # Of the source and the target side.
+        # All pairs, those with an empty side, and those that are trained on: without repetitions, estimated.
+        self.pairs = self.empty = self.distinct = 0
+        # Of the source and the target side of the distinct pairs.
         self.characters = [0, 0]
         self.sample: list[SentencePair] = []
 
@@ -198,6 +198,13 @@ class TextProfile:
                 yield pair
             else:
                 self.empty += 1
+        self.distinct = self.pairs - self.empty
+
+    def without_repetitions(self, sample: list[SentencePair], distinct: list[SentencePair]) -> None:
+        """Reduce the numbers to the distinct pairs, whose share is that in a sample; these become the sample."""
+        share = len(distinct) / max(1, len(sample))
+        self.sample, self.distinct = distinct, round(self.distinct * share)
+        self.characters = [round(count * share) for count in self.characters]
 
     def tokens(self) -> tuple[int, tuple[int, int]]:
         """Return about how many pieces `vocab_size: auto` will choose, and how many tokens each side has."""
@@ -205,7 +212,7 @@ class TextProfile:
         alphabet = Counter("".join(sides))
         vocabulary = proposed_size(sum(self.characters), alphabet, TokenizerSettings())
         source, target = (
-            round(count / characters_in_a_token(side, vocabulary, len(alphabet))) + self.pairs - self.empty
+            round(count / characters_in_a_token(side, vocabulary, len(alphabet))) + self.distinct
             for count, side in zip(self.characters, sides, strict=True)
         )
         return vocabulary, (source, target)

@@ -32,10 +32,14 @@ def named_sides(names: Iterable[str], languages: LanguagePair | None) -> tuple[s
     """Return which of the names of columns or keys are those of the source and the target; None if there are none.
 
     They are `source` and `target`, or codes or English names of the languages, in any capitalization, also below
-    others, as `translation.en`. Of equal ones it is the first.
+    others, as `translation.en`. If several are possible, they are those below the same one, else none.
     """
-    by_name = {name.rpartition(".")[2].strip().casefold(): name for name in reversed([*names])}
+    by_name: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        by_name.setdefault(name.rpartition(".")[2].strip().casefold(), []).append(name)
     for sides in (("source", "target"), None if languages is None else nearest_codes(languages, by_name)):
         if sides is not None and by_name.keys() >= {*sides}:
-            return by_name[sides[0]], by_name[sides[1]]
+            pairs = [(first, second) for first in by_name[sides[0]] for second in by_name[sides[1]]]
+            below_same = [names for names in pairs if len({name.rpartition(".")[0] for name in names}) == 1]
+            return pairs[0] if len(pairs) == 1 else below_same[0] if len(below_same) == 1 else None
     return None

@@ -29,7 +29,7 @@ def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None
         names = ", ".join(map(shortened, values))
         if keys is None:
             advice = "name them with `columns`, as in [translation.en, translation.it]"
-            raise DataError(f"{path}:{number}: no keys of both languages; {advice}; found the keys {names}")
+            raise DataError(f"{path}:{number}: expected one key for each language; {advice}; found the keys {names}")
         for key in keys:
             if key not in values:
                 raise DataError(f"{path}:{number}: no key {key!r}; found {names}")

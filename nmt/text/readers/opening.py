@@ -82,6 +82,8 @@ def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
 def begin_text(stream: BinaryIO, path: Path) -> None:
     """Move a stream behind a byte order mark of UTF-8. Raises DataError for other encodings and binary data."""
     start = first_bytes(stream)
+    if start[257:262] == b"ustar":
+        raise DataError(f"{input_name(path)}: expected text, found a tar archive; unpack it: tar -xf FILE")
     suspicious = len(start) - len(start.decode(errors="ignore").encode()) + start.count(0)
     if suspicious >= max(_SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE * len(start)) or start.startswith(_UTF16):
         problem = f"{suspicious} of the first {len(start)} bytes belong to another encoding or to binary data"

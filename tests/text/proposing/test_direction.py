@@ -97,6 +97,11 @@ def test_languages_are_those_of_the_text_where_names_have_none_or_the_other_orde
         assert shown_direction(known, corpora) == known
     with pytest.raises(ConfigError, match="state them: --languages en-it"):
         shown_direction(None, [two_files(tmp_path, "1", "2")])
+    short = CorpusFile(file=write_tsv(tmp_path / "ita-eng.txt", [("Hi.", ITALIAN)] * 100))
+    known = named_direction([Path("ita-eng.txt")])
+    assert shown_direction(known, [short]) == Direction(LanguagePair("en", "it"), Origin.TEXT)
+    stated, warnings = Direction(LanguagePair("it", "en"), Origin.OPTION), list[str]()
+    assert (checked(short, stated, warnings).columns, warnings) == ((2, 1), [])
 
 
 @pytest.mark.parametrize(

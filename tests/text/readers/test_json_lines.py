@@ -24,6 +24,7 @@ def rows(folder: Path, content: str, keys: Columns = (1, 2)) -> list[SentencePai
         ({"en": "one", "it": "uno"}, (1, 2)),
         ({"id": 7, "translation": {"it": "uno", "en": "one"}}, (1, 2)),
         ({"x": {"eng_Latn": "one", "ita_Latn": "uno"}}, (1, 2)),
+        ({"meta": {"en": "x"}, "translation": {"en": "one", "it": "uno"}}, (1, 2)),
         ({"en-US": "x", "en": "one", "it": "uno"}, (1, 2)),
         ({"source": "one", "target": "uno"}, (1, 2)),
         ({"a": {"b": {"c": "one"}}, "d": "uno"}, ("a.b.c", "d")),
@@ -45,7 +46,8 @@ def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ('{"en": 1, "it": "x"}', "en: expected text, found 1"),
-        ('{"en": "x", "de": "x"}', r"no keys of both languages; .* found the keys en, de"),
+        ('{"en": "x", "de": "x"}', r"expected one key for each language; .* found the keys en, de"),
+        ('{"a": {"en": "x", "it": "y"}, "b": {"en": "u", "it": "v"}}', "expected one key for each language; name them"),
         ('[{"en": "x"}]', "expected a JSON object in each line: found .* jq -c '.\\[\\]' FILE > FILE.jsonl"),
         ("{'en': 'x'}", "expected a JSON object in each line: Expecting property name"),
         ("[" * 100_000, "expected a JSON object in each line: "),

@@ -28,6 +28,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress,
     "zst": lambda data: zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}),  # as the program
 }  # fmt: skip
+TAR = b"a.en".ljust(257, b"\0") + b"ustar\x0000" + b"\0" * 248 + b"one\n"
 LINES = b"".join(b"line %d of a text\n" % number for number in range(20_000))
 
 
@@ -81,6 +82,7 @@ def test_decode_line_takes_any_bytes(raw: bytes) -> None:
         (b"x\n" * 40_000 + b"perch\xe9 no\n", r"a:40001: not UTF-8: found the byte 0xE9 at byte 6 .* -f LATIN1"),
         ("perché\n".encode("utf-16-le"), r"a: expected text in UTF-8, 8 of the first 14 bytes .* iconv -f UTF-16"),
         ("今天\n".encode("utf-16"), r"a: expected text in UTF-8, \d of .* iconv -f UTF-16"),
+        (TAR, "a: expected text, found a tar archive; unpack it: tar -xf FILE"),
         (
             "今天下雨，我们不去\n".encode("gb18030"),
             r"a: expected text in UTF-8, 1\d of the first 19 .* -f GB18030",

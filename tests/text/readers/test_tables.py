@@ -61,6 +61,11 @@ def test_first_line_without_names_is_a_pair(tmp_path: Path) -> None:
         ("en,it,it\n1,2,3\n", ("en", "de"), "a.csv:1: no column with the name 'de' of `columns`; the first line has"),
         ("en,it,it\n1,2,3\n", ("en", "it"), "a.csv:1: several columns with the name 'it'"),
         ("en,x,it\n1\n", ("en", "it"), "a.csv:2: found 1 columns, expected at least 3"),
+        (
+            "en,it\nIf it rains, I stay.,Se piove, resto.\n",
+            (1, 2),
+            "a.csv:2: found 4 cells, expected 2 as in the first line",
+        ),
         ('a,"b\nc"\n"a"b,c\n', (1, 2), "a.csv:3: "),
         ('a,b\n"a,b\n', (1, 2), "a.csv:2: unexpected end of data; a cell with a quote, a line break or a ','"),
     ],
@@ -143,6 +148,11 @@ def test_planted_change_is_found_in_its_block_or_the_next(extra: int) -> None:
 @pytest.mark.parametrize("spread", [0.0, 0.1, 0.3, 0.5])
 def test_texts_that_correspond_have_no_change(spread: float) -> None:
     assert first_unrelated(*lengths(20_000, spread=spread)) is None
+
+
+def test_texts_sorted_by_length_have_no_change() -> None:
+    pairs = sorted(zip(*lengths(20_000), strict=True))
+    assert first_unrelated(*(list(side) for side in zip(*pairs, strict=True))) is None
 
 
 @pytest.mark.parametrize("count", [0, 1, 250, 1999])
