@@ -65,7 +65,7 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
 def mean(directories: Sequence[Path]) -> LoadedModel:
     """Return the first model with the mean of the weights of all, computed in float64.
 
-    Raises ModelError if they differ in settings (dropout excepted) or tokenizers.
+    Raises ModelError if they differ in settings (dropout excepted), languages or tokenizers.
     """
     here, first = directories[0], load_model(directories[0], _CPU)
     sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
@@ -74,6 +74,9 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
         for key, before, now in differences(first.model.settings.model_dump(), other.model.settings.model_dump()):
             if not key.endswith("dropout"):
                 raise ModelError(f"{there}: model.{key} is {now}, but {before} in {here}; average models of one shape")
+        if other.languages != first.languages:
+            names = f"{other.languages.names}, but {first.languages.names} in {here}"
+            raise ModelError(f"{there}: its languages are {names}; average models of the same languages")
         if first.tokenizers.different_side(other.tokenizers):
             advice = "average models that share a tokenizer"
             raise ModelError(f"{there}: its tokenizer differs from that of {here}; {advice}")

@@ -209,8 +209,9 @@ def compare(system: Measurement, baseline: Measurement) -> Comparison:
     differences = abs(system.resampled(RESAMPLES) - baseline.resampled(RESAMPLES))
     after, before = system.score(RESAMPLES), baseline.score()
     larger = int((differences - differences.mean() > abs(after.value - before.value)).sum())
-    # a system and its copy have no sample above the difference, which is no evidence
-    p_value = (larger + 1) / (RESAMPLES + 1) if after.value != before.value else 1.0
+    # samples without any spread, as of one line or of a system and its copy, are no evidence
+    is_evidence = after.value != before.value and differences.max() > differences.min()
+    p_value = (larger + 1) / (RESAMPLES + 1) if is_evidence else 1.0
     return Comparison(after.name, after.value, before.value, p_value, after.signature, after.lower_is_better)
 
 

@@ -17,7 +17,6 @@ S source length, D width, V vocabulary.
 
 import math
 import os
-import pickle
 import re
 import shutil
 import stat
@@ -33,20 +32,19 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings
 from nmt.config.section import SettingError
-from nmt.errors import ConfigError, ModelError
+from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.formats.hugging_face import embedding_tensors, layer_tensors, sines_first
 from nmt.formats.sentencepiece_file import SPECIAL, pieces_of, tokenizer_of
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.files import parse_json
 from nmt.text.languages import is_language, primary_code
-from nmt.text.tokenizer import Tokenizers
+from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 
 _ABSENT = -100.0  # the bias of a symbol that their output does not have: its probability is 0 in fp32
 _LONGEST_SOURCE = 512  # tokens; longer sentences are split
@@ -98,8 +96,8 @@ def import_model(path: Path, languages: str | None) -> LoadedModel:
             target = source if is_shared else tokenizer_of(foreign.pieces[1], sides[1])
             model = Transformer(settings, len(rows[0]), len(rows[1]), initialized=False)
             _fill(model, foreign, rows)
-    decode = DecodeSettings(beam=max(1, int(foreign.settings.get("num_beams") or 4)), max_length=MaxLength(extra=50))
-    chosen = _languages(foreign, [*tags.values()], languages, path)
+            decode = DecodeSettings(beam=foreign.settings.get("num_beams") or 4, max_length=MaxLength(extra=50))
+            chosen = _languages(foreign, [*tags.values()], languages, path)
     return LoadedModel(model.eval(), Tokenizers(source, target), chosen, decode, _LONGEST_SOURCE)
 
 
@@ -123,14 +121,14 @@ def _opened(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise ModelError for content that is not what a Marian model has."""
+    """Raise ModelError for any error, since all that is read is of another program."""
     try:
         yield
+    except NMTError:
+        raise
     except (KeyError, IndexError) as error:
         raise ModelError(f"{path}: damaged, or not a Marian model: it has no {error}") from None
-    except (OSError, ValueError, TypeError, AttributeError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
-        raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
-    except (SafetensorError, yaml.YAMLError, zipfile.BadZipFile, RecursionError, OverflowError, MemoryError) as error:
+    except Exception as error:
         raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
 
 
@@ -152,6 +150,8 @@ def _hugging_face(directory: Path) -> Foreign:
     for name in ("tokenizer_config.json", "generation_config.json", "config.json"):
         if (directory / name).exists():
             settings |= parse_json(_read(directory / name))
+    if any(directory.glob("*.index.json")):
+        raise ValueError("its weights are in several files; save them in one: save_pretrained(…, max_shard_size='1TB')")
     if (directory / "model.safetensors").exists():
         weights = load_file(_regular(directory / "model.safetensors"))
     else:
@@ -186,6 +186,10 @@ _NATIVE = {
     "ffn_W1": "fc1.weight", "ffn_b1": "fc1.bias", "ffn_W2": "fc2.weight", "ffn_b2": "fc2.bias",
     "ffn_ffn_ln_scale": "final_layer_norm.weight", "ffn_ffn_ln_bias": "final_layer_norm.bias",
 }  # fmt: skip
+# Tied copies of matrices, positions that the settings describe, and what is read with the embeddings.
+_REDUNDANT = re.compile(
+    r"final_logits_bias|lm_head\.weight|model\.(shared|(en|de)coder\.embed_(tokens|positions))\.weight"
+)
 _LAYER = re.compile(r"(encoder|decoder)_l(\d+)_(.+)")
 _WHOLE = {
     "Wemb": "model.shared.weight", "encoder_Wemb": "model.encoder.embed_tokens.weight",
@@ -213,6 +217,7 @@ def _native(directory: Path) -> Foreign:
         "activation_function": options["transformer-ffn-activation"],
         "tie_word_embeddings": options["tied-embeddings-all"] or options["tied-embeddings"],
         "share_encoder_decoder_embeddings": options["tied-embeddings-all"] or options["tied-embeddings-src"],
+        "scale_embedding": True,
         "normalize_before": options["transformer-preprocess"] != "" or options["transformer-postprocess"] != "dan",
     }  # fmt: skip
     for side in ("encoder", "decoder"):
@@ -241,10 +246,14 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
     elif match := _LAYER.fullmatch(name):
         side, layer, rest = match.groups()
         kind = re.fullmatch(r"((?:self|context)_[Wb])([qkvo])", rest)
-        theirs = _NATIVE[f"{kind[1]}{{}}"].format("out" if kind[2] == "o" else kind[2]) if kind else _NATIVE[rest]
+        theirs = (
+            _NATIVE[f"{kind[1]}{{}}"].format("out" if kind[2] == "o" else kind[2]) if kind else _NATIVE.get(rest, rest)
+        )
         tensor = torch.from_numpy(array)
         tensor = tensor.flatten() if tensor.size(0) == 1 else tensor.t()
         yield f"model.{side}.layers.{int(layer) - 1}.{theirs}", tensor
+    elif not name.startswith("special:"):
+        yield name, torch.from_numpy(array)
 
 
 def _settings(foreign: Foreign) -> ModelSettings:
@@ -252,10 +261,12 @@ def _settings(foreign: Foreign) -> ModelSettings:
     settings = foreign.settings
     if settings["model_type"] not in ("marian", "pegasus"):
         raise ValueError(f"config.json: model_type: found {settings['model_type']}, expected marian")
-    expected = {"scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False}
-    for key, value in {**expected, "normalize_before": False}.items():
-        if settings.get(key, value) != value:
-            raise ValueError(f"{key}: found {settings[key]}, expected {value}")
+    # what is absent has the default of transformers
+    expected = {"scale_embedding": (True, False), "static_position_embeddings": (True, True)}
+    expected |= {"normalize_embedding": (False, False), "normalize_before": (False, False)}
+    for key, (value, default) in expected.items():
+        if settings.get(key, default) != value:
+            raise ValueError(f"{key}: found {settings.get(key)}, expected {value}")
     activations = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
     for key in ("attention_heads", "ffn_dim"):
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
@@ -313,6 +324,9 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
     languages = [code if code and is_language(code) else None for code in foreign.languages]
     source = source or (primary_code(languages[0]) if languages[0] else "")
     targets = tags or ([target] if target else [primary_code(languages[1])] if languages[1] else [])
+    if tags and target:
+        problem = f"found the target {target}, but the model translates into {', '.join(tags)}"
+        raise ConfigError(f"--languages: {problem}; give the source alone, as in --languages {source}")
     if not source or not targets:
         raise ConfigError(f"{path}: the model does not name its languages; give --languages, as in --languages en-it")
     try:
@@ -323,7 +337,7 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
 
 @torch.no_grad()
 def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
-    """Copy all weights into a model; rows that they do not have are 0."""
+    """Copy all weights into a model; rows that they do not have are 0. Raises ValueError for other weights."""
     weights, back = foreign.weights, torch.argsort(sines_first(model.settings.dim))
     for name, tensor, axis in layer_tensors(model):
         value = weights[name].float()
@@ -345,8 +359,13 @@ def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]
         model.output_bias.zero_()
         model.output_bias[: len(rows[1])] = bias[torch.tensor(rows[1]).clamp(0)]
         model.output_bias[_surplus(rows[1])] = _ABSENT
+    names = {name for name, *_ in (*layer_tensors(model), *embedding_tensors(model))}
+    if others := sorted(name for name in weights.keys() - names if not _REDUNDANT.fullmatch(name)):
+        raise ValueError(f"it has {len(others)} weights that its settings do not name, such as {others[0]}")
 
 
 def _surplus(rows: list[int]) -> list[int]:
-    """Return the special symbols whose rows they do not have, or have once for two symbols."""
-    return [number for number in range(len(SPECIAL)) if rows[number] < 0 or rows[number] in rows[:number]]
+    """Return the special symbols whose rows they do not have; `<s>`, which is no output, may have that of another."""
+    return [
+        i for i in range(len(SPECIAL)) if rows[i] < 0 or (i == BOS and rows[i] in (rows[PAD], rows[UNK], rows[EOS]))
+    ]

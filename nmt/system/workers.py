@@ -107,7 +107,7 @@ class WorkerPool(Generic[Item, Result]):
             yield from self._results(pickle.dumps(item) for item in items)
         except BaseException:
             # the running tasks may take long, and the next call must not receive their results
-            _kill(self._workers)
+            self.close()
             raise
 
     def _results(self, tasks: Iterator[bytes]) -> Iterator[Any]:
@@ -221,13 +221,19 @@ def _portable(error: Exception) -> Exception:
 
 
 def _kill(workers: dict[int, Connection]) -> None:
-    """Kill workers, whatever they do, wait for their end and remove them."""
-    killed = workers.copy()
+    """Kill workers, whatever they do, wait for their end and remove them.
+
+    A fork of their process, which has a copy of the pool, has no such children, and only closes its pipes.
+    """
+    removed = workers.copy()
     workers.clear()
-    for pid, pipe in killed.items():
+    killed = []
+    for pid, pipe in removed.items():
         pipe.close()
-        with suppress(ProcessLookupError):  # where SIGCHLD is ignored, a dead child leaves no process to wait for
-            os.kill(pid, signal.SIGKILL)
-    for pid in killed:
         with suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+    for pid in killed:
+        with suppress(ChildProcessError):  # where SIGCHLD is ignored, a dead child leaves no process to wait for
             os.waitpid(pid, 0)

@@ -41,8 +41,10 @@ class Glossary:
     """Target terms by source term."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
-        """Take terms with their translations. Raises DataError for one with U+FFFC, or too long a one."""
+        """Take terms with their translations. Raises DataError for one that is empty, has U+FFFC or is too long."""
         for source, target in terms.items():
+            if not isinstance(target, str) or not _WORD.search(normalize(source)) or not normalize(target):
+                raise DataError(f"glossary: {source!r}: {target!r}: expected a term and its translation, not empty")
             _check_term("glossary", f"{source}\t{target}")
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
         self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}

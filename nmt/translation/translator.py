@@ -105,6 +105,9 @@ class Translator:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise ConfigError(f"{first['loc'][0]}: found {first['input']!r}; {first['msg']}") from None
+        if isinstance(others, str | Path) or process_count < 1:
+            found = f"{others!r:.60} and {process_count!r:.60}"
+            raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
         directories = [resolve_model(Path(each)) for each in (directory, *others)]
         models: list[Model]
         if is_cpu(device):
@@ -131,7 +134,10 @@ class Translator:
         if tag is not None and tag not in tags:
             known = f"the tags {', '.join(sorted(tags))}" if tags else "no tags"
             raise SettingError("tag", f"found {tag}, but the training text of this model had {known}; give one or none")
-        decode = override_decode(self._decode, choices.get("overrides", ()))
+        overrides = choices.get("overrides", ())
+        if isinstance(overrides, str) or not all(isinstance(override, str) for override in overrides):
+            raise TypeError(f"overrides: expected a list of decode.key=value, found {overrides!r:.60}")
+        decode = override_decode(self._decode, overrides)
         beam, n_best, sampling = choices.get("beam"), choices.get("n_best", 1), choices.get("sampling")
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
@@ -139,6 +145,8 @@ class Translator:
         if sampling is not None:
             changes.append(f"decode.sampling={json.dumps(dict(sampling))}")
         decode = override_decode(decode, changes)
+        if not isinstance(n_best, int):
+            raise TypeError(f"n_best: expected a whole number, found {n_best!r:.60}")
         search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})

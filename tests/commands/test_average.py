@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,16 @@ def test_other_shapes_are_refused(tmp_path: Path, changes: dict[str, object], pr
     with pytest.raises(ModelError, match=problem):
         average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
     assert not (tmp_path / "model").exists()
+
+
+def test_other_languages_are_refused(tmp_path: Path) -> None:
+    other = replace(model(2), languages=Languages(source="en", target="fr"))
+    for name, loaded in (("a", model(1)), ("b", other)):
+        save_model(tmp_path / name, loaded)
+    with pytest.raises(
+        ModelError, match=r"b: its languages are en → fr, but en → it in .*a; average models of the same"
+    ):
+        average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
 
 
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:

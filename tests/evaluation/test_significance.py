@@ -56,6 +56,11 @@ def test_system_does_not_differ_from_itself() -> None:
     assert comparison.verdict == "no significant difference"
 
 
+def test_one_line_is_no_evidence() -> None:
+    (comparison,) = compare(["chrf"], ["il gatto dorme"], ["un cane"], ["il gatto dorme"])
+    assert (comparison.p_value, comparison.verdict) == (1.0, "no significant difference")
+
+
 def test_rate_of_false_positives_is_near_the_level() -> None:
     # under the null hypothesis p < 0.05 comes in one test of twenty; 8 of 40 or more has a chance below 1 in 1000
     references = corpus(1, lines=40)

@@ -32,6 +32,7 @@ SHORT = ["decode.length_penalty=0", "decode.exact=true", "decode.max_length.fact
 SHAPES: list[dict[str, Any]] = [
     {"activation_function": "swish"},
     {"activation_function": "relu", "encoder_layers": 1, "decoder_layers": 2, "d_model": 24},
+    {"activation_function": "relu", "decoder_start_token_id": 0},  # `</s>`
     {"activation_function": "gelu", "two": True},
     {"activation_function": "relu", "two": True, "tie_word_embeddings": False},
 ]
@@ -162,6 +163,8 @@ def test_language_tags_become_target_languages(tmp_path: Path) -> None:
     import_model(tmp_path, tmp_path / "ours", None, QUIET)
     ours = load_model(tmp_path / "ours", CPU)
     assert sorted(ours.languages.target) == ["it", "xyz", "zh", "zh-Hant"]
+    with pytest.raises(ConfigError, match=r"found the target it, but .*; give the source alone"):
+        import_model(tmp_path, tmp_path / "other", "en-it", QUIET)
     source, target = PAIRS[0]
     tagged = [*ours.tokenizers.source.tag_ids(["2zh"]), *ours.tokenizers.source.encode(source)]
     tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path)
@@ -278,6 +281,16 @@ def _key(name: str) -> str:
     return next(key for key, value in _WHOLE.items() if value == name)
 
 
+def test_weights_of_marian_without_a_place_in_our_model_are_refused(tmp_path: Path) -> None:
+    ids = write_vocabulary(tmp_path, [])
+    write_native(tmp_path, tmp_path, random_marian(tmp_path, ids, activation_function="relu"), ids[0])
+    (tmp_path / "vocab.json").unlink()
+    arrays = dict(np.load(tmp_path / "model.npz"))
+    np.savez(tmp_path / "model.npz", **arrays, Wpos=np.zeros((9, 32), np.float32))
+    with pytest.raises(ModelError, match="1 weights that its settings do not name, such as Wpos"):
+        import_model(tmp_path, tmp_path / "ours", "en-it", QUIET)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("marian")
@@ -297,6 +310,11 @@ def change(file: Path, key: str, value: object) -> None:
         (lambda d: change(d / "vocab.json", "▁", 10**9), "each once"),
         (lambda d: change(d / "config.json", "model_type", "bart"), "model_type: found bart, expected marian"),
         (lambda d: change(d / "config.json", "encoder_layers", 3), "model.encoder.layers.2"),
+        (lambda d: change(d / "config.json", "decoder_layers", 1), "26 weights that its settings do not name, such as"),
+        (lambda d: change(d / "config.json", "scale_embedding", None), "scale_embedding: found None, expected True"),
+        (lambda d: change(d / "config.json", "num_beams", "abc"), "not a Marian model"),
+        (lambda d: change(d / "tokenizer_config.json", "source_lang", 5), "not a Marian model"),
+        (lambda d: (d / "model.safetensors.index.json").touch(), "its weights are in several files"),
         (lambda d: change(d / "config.json", "encoder_layers", "2"), "encoder_layers"),
         (lambda d: change(d / "config.json", "normalize_before", True), "normalize_before: found True"),
         (lambda d: change(d / "config.json", "decoder_start_token_id", 10**6), "not a Marian model"),

@@ -86,6 +86,17 @@ def test_error_while_answering_is_raised_and_ends_the_workers() -> None:
     assert not pool._workers
 
 
+def test_a_fork_that_ends_leaves_the_workers_of_its_parent() -> None:
+    pool = WorkerPool(_call, 2)
+    results = mapped(pool, abs, iter(range(-9, 0)))
+    assert next(results) == 9
+    if (child := os.fork()) == 0:
+        pool.close()
+        os._exit(list(mapped(pool, abs, [-1, -2])) != [1, 2])
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(results) == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
 @pytest.mark.parametrize("uses_cores", [True, False])
 def test_processes_translate_as_one_does(uses_cores: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU they do all the work; beside a GPU, searches and alignments are computed by the first process only."""

@@ -492,6 +492,9 @@ def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
             translator.translate(lines, **{wrong: {"beam": 0, "sampling": {"heat": 1}, "to": "fr"}[wrong]})  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="no option 'beams'; it has beam, n_best"):
         translator.translate(lines, beams=3)  # type: ignore[call-overload]
+    for wrong in ({"overrides": "decode.beam=2"}, {"overrides": [5]}, {"n_best": 2.0}):
+        with pytest.raises(TypeError, match=f"{next(iter(wrong))}: expected"):
+            translator.translate("x", **wrong)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="give options, or beam, not both"):
         translator.translate(lines, translator.options(), beam=3)
     for item in (None, 3, float("nan"), b"the"):
