@@ -25,7 +25,7 @@ TILE = 64  # rows of a tile on each side: one program of a GPU attends within it
 
 Indices = NDArray[np.int64]  # of sentence pairs in a split
 Pairs = tuple[Sentences, Sentences]  # sources and their targets, without `<s>` and `</s>`
-Sizes = Callable[[int, int], tuple[int, int]]  # from the rows of both sides to those that a batch is filled to
+Sizes = Callable[[int, int], tuple[int, int]]  # maps the numbers of rows of both sides to those of the filled batch
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Rows:
     """The tokens of sentences on one side of a batch, one after the other.
 
     A tile is a run of whole sentences with at most TILE rows on each side of the batch, or one longer sentence. Both
-    sides have the same tiles; empty ones at the end make up a number that depends on the numbers of rows only.
+    sides have the same tiles; empty ones at the end make their number a function of the numbers of rows only.
     """
 
     ids: Tensor  # (N)
@@ -45,13 +45,13 @@ class Rows:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]], fill_to: int = 1) -> "Rows":
-        """Return sentences of ids as one length group, filled by others to a multiple of so many tokens."""
+        """Return sentences of ids as one length group, with filler sentences up to a multiple of `fill_to` tokens."""
         stored = Sentences.of(sentences)
         missing, lengths = -len(stored.ids) % fill_to, stored.lengths
         offsets = _offsets(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]) if missing else lengths)
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
-        arrays = (ids, _positions(offsets), _numbers(offsets), offsets[_filled(tiles, len(ids) * 2)])
+        arrays = (ids, _positions(offsets), _sentence_numbers(offsets), offsets[_filled(tiles, len(ids) * 2)])
         numbers, positions, sentence_numbers, edges = (torch.from_numpy(array.astype(np.int32)) for array in arrays)
         return cls(numbers, positions, sentence_numbers, edges, offsets)
 
@@ -66,7 +66,7 @@ class Rows:
         return self.sent(lambda tensor: tensor.to(device))
 
     def sent(self, send: Callable[[Tensor], Tensor]) -> "Rows":
-        """Return the rows where `send` copies a tensor, which is called once."""
+        """Return the rows with their tensors copied by `send`, which is called once for all of them."""
         tensors = self.ids, self.positions, self.sentences, self.tiles
         ids, positions, sentences, tiles = torch.split(send(torch.cat(tensors)), [len(tensor) for tensor in tensors])
         return Rows(ids, positions, sentences, tiles, self.offsets, self.groups)
@@ -88,7 +88,7 @@ class Rows:
 
     @property
     def recorded_shape(self) -> object:
-        """What the kernels of a pass depend on, besides numbers: attention has more programs for longer sentences."""
+        """What a recorded pass depends on, besides values: attention launches more programs for longer sentences."""
         return len(self.ids), self.longest_tiles
 
     @property
@@ -97,7 +97,7 @@ class Rows:
         return len(self.lengths), self.longest
 
     def parts(self) -> Iterator[tuple[slice, "Rows"]]:
-        """Return each length group as rows of its own, and where they are."""
+        """Yield the slice of each length group, and its rows."""
         if not self.groups:
             yield slice(0, len(self.ids)), self
             return
@@ -106,7 +106,7 @@ class Rows:
             yield self.part(start, end)
 
     def part(self, start: int, end: int) -> tuple[slice, "Rows"]:
-        """Return some sentences as rows of their own, which have no tiles, and where they are."""
+        """Return the slice of the sentences from `start` to `end`, and their rows, which have no tiles."""
         offsets = self.offsets[start : end + 1]
         rows = slice(int(offsets[0]), int(offsets[-1]))
         numbers = self.sentences[rows] - start
@@ -145,7 +145,7 @@ def same_tiles(source: Rows, target: Rows) -> tuple[Rows, Rows]:
 
 
 class Layout(NamedTuple):
-    """The numbers of rows M and N of a batch, on which it depends where its parts are in its buffer."""
+    """The numbers of rows M and N of a batch, which determine the places of its parts in its buffer."""
 
     source: int
     target: int
@@ -189,20 +189,20 @@ class Batch:
         return self._views[6]
 
     def sent(self, send: Callable[[Tensor], Tensor]) -> "Batch":
-        """Return the batch where `send` copies its buffer."""
+        """Return the batch with its buffer copied by `send`."""
         return replace(self, buffer=send(self.buffer))
 
     @property
     def recorded_shape(self) -> object:
-        """What the kernels of a pass depend on, besides numbers."""
+        """What a recorded pass depends on, besides values."""
         return self.layout, self.source.recorded_shape, self.target.recorded_shape
 
 
 def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     """Return a batch with one length group for each entry; adds `<s>` and `</s>`.
 
-    `sizes` returns the numbers of rows to which both sides are filled, for the numbers that they have: by sentences of
-    at most TILE tokens without a loss.
+    `sizes` maps the numbers of rows of both sides to those to which they are filled. Fillers are sentences of at most
+    TILE tokens without a loss.
     """
     source_lengths, target_lengths = (
         np.concatenate([side.lengths for side in sides]) + 1 if groups else np.zeros(0, np.int64)
@@ -214,30 +214,30 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     fillers = _filler_lengths(layout.source - source_tokens, layout.target - target_tokens)
     lengths = [np.concatenate(pair) for pair in zip((source_lengths, target_lengths), fillers, strict=True)]
     offsets = _offsets(lengths[0]), _offsets(lengths[1])
-    ends = [side[1 : len(source_lengths) + 1] - 1 for side in offsets]  # of sentences with words
+    ends = [side[1 : len(source_lengths) + 1] - 1 for side in offsets]  # of sentences that are not fillers
 
     source, labels = np.full(layout.source, EOS), np.full(layout.target, PAD)
-    source[np.delete(np.arange(source_tokens), ends[0])] = _words(groups, 0)
-    labels[np.delete(np.arange(target_tokens), ends[1])] = _words(groups, 1)
+    source[np.delete(np.arange(source_tokens), ends[0])] = _ids(groups, 0)
+    labels[np.delete(np.arange(target_tokens), ends[1])] = _ids(groups, 1)
     labels[ends[1]] = EOS
     decoder_input = np.roll(labels, 1)
     decoder_input[offsets[1][:-1][lengths[1] > 0]] = BOS
     edges = _filled(tile_edges(*offsets), layout.source + layout.target)
     arrays = (
-        *(source, _positions(offsets[0]), _numbers(offsets[0])),
-        *(decoder_input, _positions(offsets[1]), _numbers(offsets[1]), labels),
+        *(source, _positions(offsets[0]), _sentence_numbers(offsets[0])),
+        *(decoder_input, _positions(offsets[1]), _sentence_numbers(offsets[1]), labels),
         *(offsets[0][edges], offsets[1][edges]),
     )
     buffer = torch.from_numpy(np.concatenate(arrays).astype(np.int32))
-    starts = np.cumsum([len(pairs[0].lengths) for pairs in groups])  # the last: of the fillers
-    begins = tuple(int(start) for start in starts if start < len(lengths[0]))
-    return Batch(buffer, layout, offsets, begins, source_tokens, target_tokens)
+    starts = np.cumsum([len(pairs[0].lengths) for pairs in groups])  # the last one: the first filler
+    group_starts = tuple(int(start) for start in starts if start < len(lengths[0]))
+    return Batch(buffer, layout, offsets, group_starts, source_tokens, target_tokens)
 
 
 def tile_edges(source: Indices, target: Indices) -> list[int]:
     """Return the first sentence of each tile and the number of sentences B, for the offsets (B+1) of both sides.
 
-    Two tiles one after the other have more than TILE rows on a side, so there are at most `most_tiles` of them.
+    Two adjacent tiles together have more than TILE rows on a side, so there are at most `most_tiles` of them.
     """
     edges, first = [0], 0
     begin = (int(source[0]), int(target[0]))
@@ -251,7 +251,7 @@ def tile_edges(source: Indices, target: Indices) -> list[int]:
 
 
 def most_tiles(rows: int) -> int:
-    """Return the most tiles of so many rows of both sides together."""
+    """Return the largest possible number of tiles, for the number of rows of both sides together."""
     return 2 * rows // TILE + 1
 
 
@@ -268,16 +268,16 @@ def _positions(offsets: Indices) -> Indices:
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
-def _numbers(offsets: Indices) -> Indices:
+def _sentence_numbers(offsets: Indices) -> Indices:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
-def _words(groups: Sequence[Pairs], side: int) -> Indices:
+def _ids(groups: Sequence[Pairs], side: int) -> Indices:
     return np.concatenate([pairs[side].ids for pairs in groups]) if groups else np.zeros(0, np.int64)
 
 
 def _filler_lengths(source: int, target: int) -> tuple[Indices, Indices]:
-    """Return the lengths of sentences without a loss, of at most TILE tokens, for so many rows on each side."""
+    """Return the lengths of filler sentences, of at most TILE tokens, with these numbers of rows on each side."""
     count = -(-max(source, target) // TILE)
     full = np.arange(count) * TILE
     return np.clip(source - full, 0, TILE), np.clip(target - full, 0, TILE)

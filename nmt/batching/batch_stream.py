@@ -35,14 +35,14 @@ _AHEAD = 2  # updates read in advance
 def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int) -> EpochPlan:
     """Return the plans of all windows of an epoch in a list, which needs 16 bytes of RAM for each pair.
 
-    It contains each pair as often as its weight states. Training plans window by window.
+    It contains each pair as often as the weight of its corpus states. Training plans window by window.
     """
     windows = range(window_count(split))
     return [group for window in windows for group in plan_window(split, budget, seed, DataPosition(epoch, 0, window))]
 
 
 def window_count(split: PreparedSplit) -> int:
-    """Return the number of windows of an epoch; they are of the same size, except for a block."""
+    """Return the number of windows of an epoch; their sizes differ by at most a block."""
     pairs = sum(part.pairs * math.ceil(part.weight) for part in split.corpora)
     return 1 if pairs <= _WINDOW else -(-pairs // (_WINDOW - _BLOCK))
 
@@ -51,7 +51,7 @@ def plan_window(split: PreparedSplit, budget: int, seed: int, position: "DataPos
     """Divide the pairs of the window of a position into groups of at most `budget` padded target tokens.
 
     These are sentences × longest. A pair longer than the budget is a group by itself. The same arguments give the same
-    plan; the group of the position has no influence.
+    plan; `position.group` is not used.
     """
     pairs, random = _pairs_of_window(split, seed, position)
     random.shuffle(pairs)
@@ -94,16 +94,16 @@ def _pairs_of_window(
     """Return the pairs (N,) of a window, at least one, N ≤ _WINDOW; and a generator for their order.
 
     A pair of weight w is in floor(w) blocks of the epoch, which may be in different windows, and in one more with the
-    remaining probability. Of all pairs there are only these blocks in RAM, 24 bytes for each 1,024 pairs.
+    remaining probability. Only the table of blocks is in RAM for all pairs, 24 bytes for each 1,024 pairs.
     """
     windows, key = window_count(split), [seed, position.epoch]
     starts, sizes, chances = _blocks(split)
     if windows > 1:
         order = np.random.default_rng(key).permutation(len(starts))
-        before = np.cumsum(sizes[order]) - sizes[order]  # pairs in the blocks before each
-        chosen = order[before * windows // int(sizes.sum()) == position.window]
+        pairs_before = np.cumsum(sizes[order]) - sizes[order]  # pairs in the blocks before each
+        chosen = order[pairs_before * windows // int(sizes.sum()) == position.window]
         starts, sizes, chances = starts[chosen], sizes[chosen], chances[chosen]
-        key = [*key, 1 + position.window]  # numpy takes a last 0 for none
+        key = [*key, 1 + position.window]  # numpy ignores a trailing 0 of a seed
     random = np.random.default_rng(key)
     pairs = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
     if (chances < 1).any():
@@ -137,10 +137,10 @@ class DataPosition:
 
 @dataclass
 class BatchStream:
-    """Batches epoch after epoch, each of the next few length groups of the plan.
+    """The batches of all epochs, each of which has the next few length groups of the plan.
 
-    `budget` limits the padded target tokens of a group, `groups` is the number of groups in a batch. A batch may end
-    one epoch and begin the next. Each of `world_size` ranks reads its share of every group.
+    `budget` limits the padded target tokens of a group, `groups` is the number of groups in a batch. A batch may have
+    groups of two epochs. Each of `world_size` ranks reads its share of every group.
     """
 
     split: PreparedSplit
@@ -171,11 +171,11 @@ class BatchStream:
         return self.batch(shares)
 
     def share(self, pairs: Indices, group: int) -> Indices:
-        """Return this rank's share of a length group; the rank with the first pair alternates, so all get as many."""
+        """Return this rank's share of a length group; the rank that is first alternates, so that shares are equal."""
         return pairs[(self.rank + group) % self.world_size :: self.world_size]
 
     def batch(self, shares: list[Indices]) -> Batch:
-        """Return a batch of these pairs; without any it has no loss, so that a rank takes part in the collectives."""
+        """Return a batch of these pairs; without pairs it has no loss, and lets a rank join the collectives."""
         return assemble([self.split.gather(pairs) for pairs in shares if len(pairs)], self.sizes)
 
     def plan(self) -> EpochPlan:
@@ -245,9 +245,9 @@ class Prefetcher:
     def next(self) -> PrefetchedBatches:
         """Return the batches of the next update. Raises the errors of reading them."""
         started = time.perf_counter()
-        reading = self._ahead.popleft().result()
+        prefetched = self._ahead.popleft().result()
         self._ahead.append(self._reader.submit(self._read))
-        return replace(reading, waited=time.perf_counter() - started)
+        return replace(prefetched, waited=time.perf_counter() - started)
 
     def _read(self) -> PrefetchedBatches:
         batches = [self._stream.next() for _ in range(self._batches)]

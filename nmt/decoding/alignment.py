@@ -40,7 +40,7 @@ def align(
 
     The words are those of `nmt.text.words`. `tags` are the ids that precede each sentence. The weights of a target
     token are those of the step that predicts it, the mean over the alignment heads. Raises ModelError if the model
-    does not have these.
+    does not have these heads.
     """
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     encoded = [([*tags, *source.encode(line)], target.encode(text)) for line, text in pairs]
@@ -69,12 +69,12 @@ def word_links(weights: Floats, source: Sequence[bytes], target: Sequence[bytes]
     them: a word such as `Anna?` is aligned by `Anna` alone. A target word of punctuation only, such as `。`, is linked
     with the source word whose punctuation it attends to most.
     """
-    source_count, of_source = words_of_pieces(source)
-    target_count, of_target = words_of_pieces(target)
+    source_count, source_words = words_of_pieces(source)
+    target_count, target_words = words_of_pieces(target)
     if not source_count:
         return []
     marks_of_source, marks_of_target = (np.array([*map(is_punctuation, side)], bool) for side in (source, target))
-    source_table, target_table = _membership(of_source, source_count), _membership(of_target, target_count)
+    source_table, target_table = _membership(source_words, source_count), _membership(target_words, target_count)
     spelled = target_table[~marks_of_target].any(0)  # (words), True at words with more than punctuation
     rows = target_table * (~marks_of_target[:, None] | ~spelled)  # (T, words)
     lettered, marks = (source_table * kept[:, None] for kept in (~marks_of_source, marks_of_source))
@@ -90,8 +90,8 @@ def word_links(weights: Floats, source: Sequence[bytes], target: Sequence[bytes]
 def _membership(words: Sequence[range], count: int) -> Floats:
     """Return (tokens, words), 1 where a token is a part of a word."""
     table = np.zeros((len(words), count), np.float32)
-    for token, of_token in enumerate(words):
-        table[token, of_token.start : of_token.stop] = 1
+    for token, word_range in enumerate(words):
+        table[token, word_range.start : word_range.stop] = 1
     return table
 
 
@@ -122,7 +122,7 @@ def best_heads(
     """
     short = [pair for pair in pairs if max(map(len, pair)) < _LONGEST][:_SENTENCES]
     anchors_of_pairs = anchors([(source[tags:], target) for source, target in short])
-    kinds = Counter(anchor.kind for of_pair in anchors_of_pairs for anchor in of_pair)
+    kinds = Counter(anchor.kind for pair_anchors in anchors_of_pairs for anchor in pair_anchors)
     if len(kinds) < _MIN_KINDS:
         return None
     heads = [(layer, head) for layer in range(settings.decoder_layers) for head in range(settings.heads)]
@@ -135,8 +135,8 @@ def best_heads(
             places.append(tags + anchor.source)
             shares.append(1 / kinds[anchor.kind] / len(kinds))
     padded = np.zeros((len(rows), len(heads), max(row.shape[1] for row in rows)), np.float32)  # (A, C, S + 1)
-    for of_anchor, row in zip(padded, rows, strict=True):
-        of_anchor[:, : row.shape[1]] = row
+    for padded_row, row in zip(padded, rows, strict=True):
+        padded_row[:, : row.shape[1]] = row
     best = _choose_heads(padded, np.array(places), np.array(shares))
     return AlignmentHeads(heads=tuple(heads[i] for i in sorted(best))) if best else None
 

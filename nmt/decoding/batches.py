@@ -1,4 +1,4 @@
-"""Batches of sentences of similar length, and functions of them in threads and in halves."""
+"""Batches of sentences of similar length, computed in threads, and in halves if memory is full."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -60,11 +60,11 @@ def in_batches(
 
     `run` applies a function to each batch.
     """
-    of_batches = run(
+    results_by_batch = run(
         partial(in_halves, function, too_long=too_long, release=release),
         [[items[i] for i in batch] for batch in batches],
     )
-    results = dict(zip(chain.from_iterable(batches), chain.from_iterable(of_batches), strict=True))
+    results = dict(zip(chain.from_iterable(batches), chain.from_iterable(results_by_batch), strict=True))
     return [results[i] for i in range(len(results))]
 
 
@@ -74,7 +74,7 @@ def in_threads(
     threads: int,
     begin: Callable[[], object] = lambda: None,
 ) -> list[Result]:
-    """Return the results in order; of several threads, which `begin` first, each computes a batch by itself.
+    """Return the results in order; several threads, each initialized by `begin`, compute one batch each at a time.
 
     The matrix products of one batch are too small for several threads: they would wait for each other half of the time.
     """
@@ -96,7 +96,7 @@ def in_halves(
 ) -> list[Result]:
     """Return the results of a function for a batch, computed in halves if it does not fit into the memory of a device.
 
-    First it is tried again after `release` has released what is kept there. Raises ConfigError, which begins with
+    Before that, it is computed again after `release` has released memory. Raises ConfigError, whose message begins with
     `too_long(item)`, if not even one item fits.
     """
     for is_last in (False, True) if release is not None else (True,):

@@ -18,14 +18,14 @@ from nmt.text.tokenizer import BOS, EOS
 
 @dataclass(frozen=True)
 class Beams:
-    """The hypotheses of B sentences. A sentence without an active hypothesis has been searched, or is none."""
+    """The hypotheses of B sentences. A sentence without an active hypothesis is finished, or its slot is empty."""
 
     log_probs: Tensor  # (B, K) of active hypotheses, the best first; -inf where there is none
     tokens: Tensor  # (B, K) the newest ones
     lengths: Tensor  # (B) tokens of the active hypotheses of a sentence, with `<s>`
     limits: Tensor  # (B) the longest output, with `</s>`
     # (B, K, 2, P) int32: [:, :, 0] the tokens of each hypothesis; [:, :, 1] the place, among the K, whose cell has the
-    # key and value of each token: that of the hypothesis, or of the one that it continues, at that step
+    # key and value of each token: the place of the hypothesis, or of its ancestor, at that step
     history: Tensor
     finished: Tensor  # (B, n) penalized log-probabilities of finished hypotheses, -inf where there is none
     finished_log_probs: Tensor  # (B, n)
@@ -51,7 +51,7 @@ class Beams:
         )
 
     def begin(self, slots: Tensor, limits: Tensor, active: int) -> None:
-        """Begin to search sentences with these limits (B') in place of others, with so many hypotheses `<s>`."""
+        """Begin to search sentences with these limits (B') in these slots, each with `active` hypotheses `<s>`."""
         self.log_probs.index_fill_(0, slots, -torch.inf)
         self.log_probs[:, :active].index_fill_(0, slots, 0)
         self.tokens.index_fill_(0, slots, BOS)
@@ -64,7 +64,7 @@ class Beams:
         self.finished_lengths.index_fill_(0, slots, 0)
 
     def assign(self, other: "Beams") -> None:
-        """Copy another state of the same size, so that what reads these tensors reads that one."""
+        """Copy another state of the same size into these tensors, to which recordings refer."""
         for field in fields(self):
             old, new = getattr(self, field.name), getattr(other, field.name)
             if old is not new:
@@ -86,16 +86,16 @@ Observer = Callable[[Beams, Candidates, Beams], None]
 def best_candidates(beams: Beams, log_probs: Tensor, tokens: Tensor) -> Candidates:
     """Choose the 2·K best of each sentence from the best next tokens of its hypotheses and their log-probabilities.
 
-    Both are (B, K, C). 2·K contain K that do not end, because each hypothesis has only one extension that ends it. C =
+    Both are (B, K, C). The 2·K best contain K that do not end, since only one extension of each hypothesis ends. C =
     K + 1 tokens of a hypothesis suffice: they contain its K best that do not end. Of equal candidates, the one of the
     earlier hypothesis comes first.
     """
     beam, width = log_probs.shape[1:]
     active = beams.log_probs.unsqueeze(2)
     totals = torch.where(active > -torch.inf, active + log_probs, -torch.inf).flatten(1)
-    best, at = totals.sort(dim=1, descending=True, stable=True)
-    best, at = best[:, : 2 * beam], at[:, : 2 * beam]
-    return Candidates(best, at // width, tokens.flatten(1).gather(1, at))
+    best, order = totals.sort(dim=1, descending=True, stable=True)
+    best, order = best[:, : 2 * beam], order[:, : 2 * beam]
+    return Candidates(best, order // width, tokens.flatten(1).gather(1, order))
 
 
 def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: SearchOptions) -> Beams:
@@ -106,15 +106,15 @@ def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: Se
     length L ≤ M, the limit of the sentence. The penalty is positive and does not decrease with L, so
     s' / penalty(L) ≤ s / penalty(L) ≤ s / penalty(M). If that is not greater than the worst of n finished hypotheses,
     no extension can replace one of them.
-    Dropping it does not change the other hypotheses: its place in the beam can only go to a candidate that is less
-    probable than its extensions, so at most s, which the same bound drops or keeps out of the n best. The search of a
+    Dropping it does not change the n best hypotheses: its place in the beam goes to a candidate that is less probable
+    than its extensions, with a log-probability of at most s, so the bound excludes that one as well. The search of a
     sentence ends with its last active hypothesis. At the limit, `</s>` ends all of them, with its own log-probability.
 
     Unless `options.exact`, hypotheses that hardly ever win are dropped, too: the bound assumes that one becomes longer
-    by a quarter at most, and a log-probability must not be lower by more than the margin than that of the n-th best
+    by at most a quarter, and a log-probability must not be lower by more than the margin than that of the n-th best
     extension of the sentence (Freitag & Al-Onaizan 2017, absolute threshold), which finishes or is extended further.
 
-    A sentence with a number that is NaN ends without a hypothesis, also of those that have finished.
+    If a log-probability is NaN, the sentence ends without hypotheses; finished ones are discarded, too.
     """
     beams = with_finished(beams, candidates, penalties)
     longest = beams.limits
@@ -133,7 +133,7 @@ def advance(beams: Beams, candidates: Candidates, penalties: Tensor, options: Se
 
 
 def with_finished(beams: Beams, candidates: Candidates, penalties: Tensor) -> Beams:
-    """Return the state with the n best of the finished hypotheses and of those that end now: among the K best."""
+    """Return the state with the n best of the finished hypotheses and of those among the K best that end now."""
     beam = beams.log_probs.size(1)
     log_probs, parents, tokens = (x[:, :beam] for x in candidates)
     ends = (tokens == EOS) & (log_probs > -torch.inf)
@@ -162,13 +162,13 @@ def extended(beams: Beams, log_probs: Tensor, tokens: Tensor, kept: Tensor) -> B
     beam, positions = beams.history.size(1), beams.history.size(3)
     places = torch.arange(beam, device=tokens.device).expand_as(tokens)
     newest = torch.stack([tokens, places], 2).unsqueeze(3).int()  # (B, K, 2, 1)
-    at = beams.lengths.clamp(max=positions - 1)[:, None, None, None].expand_as(newest)
+    newest_positions = beams.lengths.clamp(max=positions - 1)[:, None, None, None].expand_as(newest)
     return replace(
         beams,
         log_probs=torch.where(kept, log_probs, -torch.inf),
         tokens=torch.where(kept, tokens, BOS),
         lengths=beams.lengths + kept.any(1),
-        history=beams.history.scatter_(3, at, newest),
+        history=beams.history.scatter_(3, newest_positions, newest),
     )
 
 
@@ -204,10 +204,10 @@ def draw(logits: Tensor, noise: Tensor, sampling: Sampling) -> Tensor:
     probabilities = logits.softmax(-1)
     if sampling.top_p < 1:
         ranked = probabilities.sort(-1, descending=True).values
-        # the first has nothing before it and is kept, also where top_p is 0 in fp32
-        before = ranked.cumsum(-1) - ranked
-        last = ranked.masked_fill((before >= sampling.top_p) & (before > 0), 1.0).amin(-1, keepdim=True)
-        probabilities = probabilities.masked_fill(probabilities < last, 0.0)
+        # the most probable token is always kept, even if top_p is 0 in fp32
+        preceding_sum = ranked.cumsum(-1) - ranked
+        lowest = ranked.masked_fill((preceding_sum >= sampling.top_p) & (preceding_sum > 0), 1.0).amin(-1, keepdim=True)
+        probabilities = probabilities.masked_fill(probabilities < lowest, 0.0)
     ends = probabilities.cumsum(-1)
     # a product with a number below 1 is less than the sum of all shares, also after rounding
     return (ends <= noise.unsqueeze(-1) * ends[..., -1:]).sum(-1)

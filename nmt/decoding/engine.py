@@ -27,9 +27,9 @@ Result = TypeVar("Result")
 
 
 class TorchEngine:
-    """Models in torch, in evaluation mode on one device: every option, device and model; see `Engine`.
+    """Models in torch, in evaluation mode on one device; it supports every option, device and model, see `Engine`.
 
-    On cores, several threads compute batches, else one at a time.
+    On a CPU, several threads compute one batch each; on other devices, batches are computed one at a time.
     """
 
     def __init__(self, models: Models) -> None:
@@ -56,7 +56,7 @@ class TorchEngine:
 
     @property
     def problem(self) -> str | None:
-        """Why faster kernels cannot be used here, which may show in a search only."""
+        """The reason why faster kernels cannot be used here; it may be set during a search only."""
         return self.kernels.problem
 
     @property
@@ -69,7 +69,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, see `Engine.search`.
 
-        A batch holds at most `options.batch_tokens` padded source tokens times beam, or less than a sentence more; a
+        A batch holds at most `options.batch_tokens` padded source tokens times beam, plus less than one sentence; a
         longer sentence is searched alone. A batch that does not fit into the memory of the device is halved. Raises
         ConfigError if not even one sentence fits.
         """
@@ -99,9 +99,9 @@ class TorchEngine:
         return in_batches(pairs, batches, function, self.run, too_long, self._release_memory)
 
     def run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
-        """Return the result of a function of each batch, in order. Several threads may call this at a time."""
+        """Return the results of a function for each batch, in order. Several threads may call this method."""
         if not self.uses_cores:
-            with self._lock:  # a search that is kept with its recordings is one at a time
+            with self._lock:  # a search that is kept with its recordings must not run twice at a time
                 return list(map(function, batches))
         try:
             return in_threads(function, batches, self.threads, partial(torch.set_num_threads, 1))
@@ -109,18 +109,18 @@ class TorchEngine:
             torch.set_num_threads(self.threads)
 
     def _release_memory(self) -> None:
-        """Release the memory of the device that is kept for later."""
+        """Release device memory that is kept for reuse."""
         self.kernels.release_memory()
         release_cached_blocks(self.kernels.device)
 
     def of_worker(self, call: Callable[[object], Any]) -> Engine:
-        """Return this engine with one thread, or of a GPU a remote one."""
+        """Return this engine with one thread; on a GPU, a remote engine."""
         torch.set_num_threads(1)
         self.threads = 1
         return self if self.uses_cores else RemoteEngine(self, call)
 
     def answers(self, requests: Sequence[Any]) -> list[Any]:
-        """Return the results for requests of remote engines; searches with equal options are one."""
+        """Return the results for requests of remote engines; searches with equal options are joined."""
         results: list[Any] = [None] * len(requests)
         searches: dict[str, list[int]] = {}
         for number, request in enumerate(requests):
@@ -144,5 +144,5 @@ def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
     A search on a GPU has space for the longest sentence of all in each slot, and any number of sentences.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    for _, of_class in groupby(order, key=lambda i: max(1, (lengths[i] - 1).bit_length() - 3) // 2):
-        yield list(of_class)
+    for _, indices in groupby(order, key=lambda i: max(1, (lengths[i] - 1).bit_length() - 3) // 2):
+        yield list(indices)

@@ -25,15 +25,15 @@ def force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> l
     batch = batch.sent(model.kernels.sent)
     source, target = batch.source, batch.target
     attention = {layer: list[Tensor]() for layer, _ in heads}
-    of_layers = [(None, attention.get(layer)) for layer in range(len(model.decoder))]
-    hidden = model.decode(target, model.encode(source), source, of_layers)
-    of_rows = _log_probs(model, hidden, batch.labels.long()).tolist()
+    layer_weights = [(None, attention.get(layer)) for layer in range(len(model.decoder))]
+    hidden = model.decode(target, model.encode(source), source, layer_weights)
+    row_log_probs = _log_probs(model, hidden, batch.labels.long()).tolist()
     weights = np.zeros((len(heads), *target.shape, source.longest), np.float32)  # (C, B, T, S)
-    for place, (layer, head) in enumerate(heads):
-        weights[place] = attention[layer][0][:, head].float().cpu().numpy()
+    for index, (layer, head) in enumerate(heads):
+        weights[index] = attention[layer][0][:, head].float().cpu().numpy()
     rows = zip(pairwise(target.offsets.tolist()), source.lengths.tolist(), strict=True)
     return [
-        Forced(of_rows[start:end], weights[:, number, : end - start, :length].copy())
+        Forced(row_log_probs[start:end], weights[:, number, : end - start, :length].copy())
         for number, ((start, end), length) in enumerate(rows)
     ]
 

@@ -20,15 +20,15 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """What searches with one model or several."""
+    """The interface of search and forced decoding with one model or several."""
 
-    description: str  # what computes, where, and in which precision
-    uses_cores: bool  # whether several batches are searched at a time, one by each core
+    description: str  # implementation, kind of device, and precision
+    uses_cores: bool  # whether batches are searched in parallel, one on each core
     search_scale: int  # the factor on the default `decode.batch_tokens`
 
     @property
     def problem(self) -> str | None:
-        """Why faster kernels cannot be used here."""
+        """The reason why faster kernels cannot be used here, None if they are used."""
 
     @property
     def threads(self) -> int:
@@ -36,7 +36,7 @@ class Engine(Protocol):
 
     @property
     def in_torch(self) -> "TorchEngine":
-        """These models in torch, for what is neither a search nor forced decoding; to load them takes seconds."""
+        """The models in torch, for all but search and forced decoding; loading them takes seconds."""
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
@@ -55,11 +55,11 @@ class Engine(Protocol):
         """
 
     def of_worker(self, call: Callable[[object], Any]) -> "Engine":
-        """Return what searches in a fork of this process; `call` returns what `answers` does in this process."""
+        """Return the engine for a fork of this process; `call` sends a request to `answers` in this process."""
 
     @property
     def answers(self) -> Callable[[Sequence[Any]], list[Any]] | None:
-        """What answers the requests of workers that wait; None if they compute everything themselves."""
+        """The function that computes requests of workers; None if workers compute everything themselves."""
 
 
 class NativeEngine:
@@ -98,17 +98,17 @@ class NativeEngine:
         sentences, prefixes = zip(*batch, strict=True)
         limits = [options.limit(len(ids), most, len(prefix)) for ids, prefix in batch]
         noise = options.noise(sentences, limits)
-        searched = SearchBatch(sentences, limits, prefixes if any(prefixes) else None, noise)
-        columns = search(self._models, searched, (options.width, options.n_best), options.rules(max(limits)))
-        return [hypotheses(*of_sentence, options) for of_sentence in zip(*columns, strict=True)]
+        search_batch = SearchBatch(sentences, limits, prefixes if any(prefixes) else None, noise)
+        columns = search(self._models, search_batch, (options.width, options.n_best), options.rules(max(limits)))
+        return [hypotheses(*columns_of_sentence, options) for columns_of_sentence in zip(*columns, strict=True)]
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention, see `Engine.force`."""
         batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], min(budget, ENCODER_ROWS))
 
         def force(batch: Sequence[Pair]) -> list[Forced]:
-            ended = [([*source, EOS], [*target, EOS]) for source, target in batch]
-            return [Forced(*of_pair) for of_pair in self._models[0].force(ended, heads)]
+            pairs_with_eos = [([*source, EOS], [*target, EOS]) for source, target in batch]
+            return [Forced(*result) for result in self._models[0].force(pairs_with_eos, heads)]
 
         return in_batches(pairs, batches, force, self._run, partial(pair_too_long, "RAM"))
 
@@ -122,7 +122,7 @@ class NativeEngine:
 
 
 class SearchRequest(NamedTuple):
-    """The arguments of `Engine.search`, for what searches in its place."""
+    """The arguments of `Engine.search`, as sent by a remote engine."""
 
     sentences: Sequence[Ids]
     options: SearchOptions
@@ -138,7 +138,7 @@ class ForceRequest(NamedTuple):
 
 
 class RemoteEngine:
-    """What has no engine of its own: another process, or another function, searches."""
+    """An engine without models: it sends requests to another process, or to another function."""
 
     answers = None
 
@@ -149,7 +149,7 @@ class RemoteEngine:
 
     @property
     def in_torch(self) -> "TorchEngine":
-        """Raise AssertionError: what computes is elsewhere."""
+        """Raise AssertionError: the models are in another process."""
         raise AssertionError("a remote engine has no models")
 
     def search(

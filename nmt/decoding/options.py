@@ -68,11 +68,11 @@ class SearchOptions(DecodeSettings):
         return math.ceil(self.max_length.factor * source_length) + self.max_length.extra
 
     def limit(self, source_length: int, longest: int, prefix: int = 0) -> int:
-        """Return the length limit with a prefix, of a model that generates up to so many tokens."""
+        """Return the length limit with a prefix, for a model that generates up to `longest` tokens."""
         return min(self.longest_output(source_length), max(1, longest - prefix)) + prefix
 
     def rules(self, longest: int) -> SearchRules:
-        """Return what a step is computed with, for outputs of up to so many tokens."""
+        """Return the parameters of a search step, for outputs of up to `longest` tokens."""
         penalties = [self.penalty(length) for length in range(longest + 1)]
         margin, sampling = math.inf if self.exact else MARGIN, self.sampling
         drawn = (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)

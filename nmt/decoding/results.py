@@ -1,4 +1,4 @@
-"""The results of a search, and of forced decoding: of given translations.
+"""The results of a search, and those of forced decoding, which computes given translations.
 
 T target tokens and S source tokens, with `</s>`; C heads.
 """
@@ -30,9 +30,9 @@ class Hypothesis:
 def hypotheses(
     tokens: Sequence[list[int]], log_probs: Sequence[float], lengths: Sequence[int], options: SearchOptions
 ) -> list[Hypothesis]:
-    """Return the finished hypotheses of a sentence, best first, for its rows of a state. Raises ModelError if none has.
+    """Return the finished hypotheses of a sentence, best first, from rows of a state. Raises ModelError if it has none.
 
-    Then the log-probabilities of the model are NaN or all infinite: nothing else ends a search without a hypothesis.
+    In that case, log-probabilities of the model are NaN or all -inf: nothing else ends a search without a hypothesis.
     """
     finished = [
         Hypothesis(ids[1:length], log_prob, log_prob / options.penalty(length))

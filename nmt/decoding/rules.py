@@ -13,12 +13,12 @@ from nmt.text.tokenizer import PAD
 
 
 class Prefixes(NamedTuple):
-    """The hypotheses that logits follow."""
+    """The hypotheses whose next tokens the logits are for, and constraints on these tokens."""
 
-    tokens: Tensor  # (N, P) with `<s>`; anything behind their lengths
+    tokens: Tensor  # (N, P) with `<s>`; arbitrary from their lengths on
     lengths: Tensor  # (N)
     must_end: Tensor  # (N) whether the longest output is reached
-    required: Tensor | None  # (N) the next token of a required prefix, -1 where none is left; None: there are none
+    required: Tensor | None  # (N) the next token of a required prefix, -1 after its end; None: no prefixes
 
 
 def apply_rules(logits: Tensor, prefixes: Prefixes, no_repeat_ngram: int | None) -> None:
@@ -29,14 +29,14 @@ def apply_rules(logits: Tensor, prefixes: Prefixes, no_repeat_ngram: int | None)
     it, or the required one, for which no other rule applies.
     """
     required = None if prefixes.required is None else prefixes.required.unsqueeze(1)
-    before = None if required is None else logits.gather(1, required.clamp(min=0))
+    required_logits = None if required is None else logits.gather(1, required.clamp(min=0))
     if no_repeat_ngram is not None:
         _forbid_repeated(logits, prefixes, no_repeat_ngram)
     forbid(logits, prefixes.must_end)
-    if required is not None and before is not None:
+    if required is not None and required_logits is not None:
         logits.masked_fill_(required >= 0, -torch.inf)
-        kept = torch.where(required >= 0, before, logits.gather(1, required.clamp(min=0)))
-        logits.scatter_(1, required.clamp(min=0), kept)
+        restored = torch.where(required >= 0, required_logits, logits.gather(1, required.clamp(min=0)))
+        logits.scatter_(1, required.clamp(min=0), restored)
 
 
 def _forbid_repeated(logits: Tensor, prefixes: Prefixes, size: int) -> None:
@@ -45,9 +45,9 @@ def _forbid_repeated(logits: Tensor, prefixes: Prefixes, size: int) -> None:
     if tokens.size(1) <= size:
         return
     ngrams = tokens[:, 1:].unfold(1, size, 1)  # (N, W, G)
-    at = lengths - torch.arange(size - 1, 0, -1, device=tokens.device)  # (N, G-1) of the last tokens
-    last = tokens.gather(1, at.clamp(min=0)).unsqueeze(1)
-    complete = torch.arange(ngrams.size(1), device=tokens.device) + size < lengths  # (N, W) all of it is generated
+    last_positions = lengths - torch.arange(size - 1, 0, -1, device=tokens.device)  # (N, G-1) of the last tokens
+    last = tokens.gather(1, last_positions.clamp(min=0)).unsqueeze(1)
+    complete = torch.arange(ngrams.size(1), device=tokens.device) + size < lengths  # (N, W) the n-gram is all generated
     repeats = (ngrams[..., :-1] == last).all(2) & complete
     # padding is never generated anyway
     logits.scatter_(1, torch.where(repeats, ngrams[..., -1], PAD), -torch.inf)

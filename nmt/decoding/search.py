@@ -1,7 +1,7 @@
 """The loop of a search: models predict the next tokens of all hypotheses, and the state advances.
 
-Everything is on the device of the models, where several steps follow each other before the host fetches the results.
-Then the sentences that have been searched make place for others.
+The state is on the device of the models, which may compute several steps before the host fetches the results. Then
+new sentences replace those that are finished.
 
 B slots, each for a sentence; K hypotheses of each, N that are computed in a step, S positions of the source, P of the
 target, C candidates of a hypothesis, V vocabulary.
@@ -28,13 +28,13 @@ from nmt.text.tokenizer import EOS
 
 Models = Sequence[Transformer]  # one, or several as an ensemble
 FinishedOf = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
-_ROWS_PER_FETCH = 8192  # computed between two fetches, if it is more than one step
-_REFILLS = 8  # slots are filled with new sentences when one in so many is free
+_ROWS_PER_FETCH = 8192  # the most computed between two fetches, unless one step has more
+_REFILLS = 8  # slots are filled with new sentences when at least 1/8 of them is free
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is searched, and its number among all."""
+    """A sentence to translate, and its index among all sentences."""
 
     number: int
     source: Sequence[int]  # ids with `</s>`
@@ -44,7 +44,7 @@ class Sentence:
 
 @dataclass
 class Encoded:
-    """Sentences that can be searched, and the first of them that is not searched yet."""
+    """Encoded sentences, and the index of the first one whose search has not begun."""
 
     sentences: Sequence[Sentence]
     rows: Rows
@@ -69,8 +69,8 @@ def search(
 
     Sentences are source ids with `</s>`, for the encoder; several models are an ensemble. `prefixes` are the target ids
     that the hypotheses of each sentence begin with. The result of a sentence does not depend on the others, except for
-    rounding. An observer receives the steps of a beam search; with it, a beam of 1 is one as well, and sampling is
-    excluded. Raises ModelError if the models' numbers are NaN.
+    rounding. An observer receives the steps of a beam search; with it, a beam of 1 is not greedy search, and
+    sampling is not allowed. Raises ModelError if log-probabilities of the models are NaN.
     """
     if not sentences:
         return []
@@ -99,7 +99,7 @@ class Search:
     """A search of any number of sentences in B slots."""
 
     def __init__(self, models: Models, options: SearchOptions, size: tuple[int, int, int], has_prefixes: bool) -> None:
-        """Take the numbers of slots, and of the most positions of a source and of a target."""
+        """Allocate slots; `size` is their number and the numbers of source and target positions of each."""
         self.models, self.options, self.kernels = models, options, models[0].kernels
         self.slots, self._source_positions, positions = size
         device = models[0].device
@@ -120,29 +120,29 @@ class Search:
         self._observer: Observer | None = None
 
     def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence; the longest should come first."""
+        """Return the hypotheses of each sentence; these should be sorted, the longest first."""
         self._observer = observer
         is_asynchronous, rows = self.kernels.steps_per_fetch > 1, self.slots * self.options.width
         steps_per_fetch = min(self.kernels.steps_per_fetch, max(1, _ROWS_PER_FETCH // rows))
         self._places.longest = self.beams.history.size(3) if is_asynchronous else 0
-        self.beams.log_probs.fill_(-torch.inf)  # what a search that failed has left
+        self.beams.log_probs.fill_(-torch.inf)  # discards hypotheses of a previous search that failed
         # slots without a sentence; sentences by their slots, with the number of the first fetch that contains them
         free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()
         encoded = self._encode(sentences[: self.slots])
         next_sentence, fetches, fetches_read = len(encoded.sentences), list[FinishedOf](), 0
         results: list[list[Hypothesis]] = [[]] * len(sentences)
         while searched or encoded.count:
-            few = min(len(free), encoded.count)
-            if few and (few == encoded.count or few * _REFILLS >= self.slots):
-                slots, free = free[:few], free[few:]
-                begun, first_fetch = self._begin(slots, encoded, few), fetches_read + len(fetches)
-                searched |= {slot: (sentence, first_fetch) for slot, sentence in zip(slots, begun, strict=True)}
+            ready_count = min(len(free), encoded.count)
+            if ready_count and (ready_count == encoded.count or ready_count * _REFILLS >= self.slots):
+                slots, free = free[:ready_count], free[ready_count:]
+                started, first_fetch = self._begin(slots, encoded, ready_count), fetches_read + len(fetches)
+                searched |= {slot: (sentence, first_fetch) for slot, sentence in zip(slots, started, strict=True)}
             for _ in range(steps_per_fetch):
-                if not is_asynchronous:  # else it stays as it was recorded
+                if not is_asynchronous:  # else it must stay as it was when the step was recorded
                     self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
                 if observer is None:
                     self._record_step(self.step)
-                else:  # it reads the state
+                else:  # the observer reads the state of every step
                     self.step()
             fetches.append(self._fetch())
             if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
@@ -218,26 +218,26 @@ class Search:
         return log_probs.gather(1, tokens), tokens
 
     def _encode(self, sentences: Sequence[Sentence]) -> Encoded:
-        """Encode sentences, which `_begin` begins to search."""
+        """Encode sentences, so that `_begin` can start to search them."""
         in_ram = Rows.of([sentence.source for sentence in sentences], self.kernels.encoder_multiple)
         rows, keys_values = self._encode_rows(in_ram)
         return Encoded(sentences, rows, keys_values)
 
     def _begin(self, slots: Sequence[int], encoded: Encoded, count: int) -> Sequence[Sentence]:
-        """Begin to search the next so many encoded sentences in these slots; return them."""
+        """Start to search the next `count` encoded sentences in these slots; return the sentences."""
         start, end, options = encoded.first, encoded.first + count, self.options
         encoded.first = end
         sentences = encoded.sentences[start:end]
         numbers = [slots, [len(sentence.source) for sentence in sentences], [sentence.limit for sentence in sentences]]
         indices, lengths, limits = self.kernels.sent(torch.tensor(numbers)).unbind()
-        of_rows, rows = encoded.rows.part(start, end)
+        row_slice, rows = encoded.rows.part(start, end)
         if not self._caches:
             self._caches = [
-                DecoderCache.empty(of_model[0], len(of_model), self._source_positions, self._places)
-                for of_model in encoded.keys_values
+                DecoderCache.empty(layers_of_model[0], len(layers_of_model), self._source_positions, self._places)
+                for layers_of_model in encoded.keys_values
             ]
         for cache, of_model in zip(self._caches, encoded.keys_values, strict=True):
-            cache.load(indices, rows, lengths, [of_layer[of_rows] for of_layer in of_model])
+            cache.load(indices, rows, lengths, [layer_keys_values[row_slice] for layer_keys_values in of_model])
         self.beams.begin(indices, limits, 1 if options.sampling is None else options.width)
         if self._required is not None:
             required = torch.full((count, self._required.size(1)), -1)
@@ -252,19 +252,19 @@ class Search:
         return sentences
 
     def _fetch(self) -> FinishedOf:
-        """Return a function that returns the hypotheses of those of some slots whose search has ended by now."""
+        """Return a function that returns the hypotheses of those slots, among some, whose search has ended by now."""
         self._select_rows()
         beams = self.beams
         active = (beams.log_probs > -torch.inf).any(1)
         fetched = self.kernels.fetched(active, beams.finished_tokens, beams.finished_log_probs, beams.finished_lengths)
 
         def finished(slots: Sequence[int]) -> dict[int, list[Hypothesis]]:
-            of_slots, tokens, *numbers = fetched()
-            is_active = of_slots.tolist()
+            active_flags, tokens, *numbers = fetched()
+            is_active = active_flags.tolist()
             ended = [slot for slot in slots if not is_active[slot]]
             if not ended:
                 return {}
-            log_probs, lengths = (of_all[ended].tolist() for of_all in numbers)
+            log_probs, lengths = (column[ended].tolist() for column in numbers)
             ids = tokens[ended, :, : max(map(max, lengths))].tolist()
             rows = zip(ids, log_probs, lengths, strict=True)
             return {slot: hypotheses(*row, self.options) for slot, row in zip(ended, rows, strict=True)}

@@ -1,7 +1,7 @@
 """Faults of single translations that need no judgement: lost numbers, repetition, another script, copies of the source.
 
-What the source or a reference has too is no fault: `Ha ha ha ha` may be repeated, and a reference may leave a number
-out. Without references more correct translations are reported.
+What the source or a reference contains, too, is not a fault: `Ha ha ha ha` may be repeated, and a reference may leave a
+number out. Without references, more translations are reported that are correct.
 """
 
 import re
@@ -28,7 +28,7 @@ from nmt.text.languages import (
 from nmt.text.normalize import normalize
 from nmt.text.words import words
 
-# What a line with a finding of each kind has, the most serious first.
+# The kinds of findings and what they mean, the most serious first.
 KINDS = {
     "empty": "no translation",
     "copy": "a copy of the source",
@@ -118,7 +118,7 @@ class _Line:
 
 
 def _copy(line: _Line) -> str:
-    """A sentence that equals its source; single words and names may."""
+    """Return a note if a sentence equals its source; single words and names may equal it."""
     if line.source is None or line.text.casefold() != line.source.casefold():
         return ""
     if any(reference.casefold() == line.text.casefold() for reference in line.references):
@@ -134,7 +134,7 @@ def _repetition(line: _Line) -> str:
 
 
 def _loop(text: str) -> str:
-    """Return a unit of words that is repeated at once, four times or more, with the number; else an empty string.
+    """Return a unit of words that is repeated in a row, four times or more, with the number; else an empty string.
 
     A single character must be repeated eight times, a unit of three words or more three times.
     """
@@ -144,8 +144,8 @@ def _loop(text: str) -> str:
         for equal, run in groupby(map(eq, tokens, tokens[length:])):
             size = sum(1 for _ in run)
             unit, times = tokens[start : start + length], size // length + 1
-            enough = 3 if length > 2 else 4 if max(map(len, unit)) > 1 else 8
-            if equal and times >= enough and any(map(str.isalpha, "".join(unit))):
+            min_times = 3 if length > 2 else 4 if max(map(len, unit)) > 1 else 8
+            if equal and times >= min_times and any(map(str.isalpha, "".join(unit))):
                 return f"{(' ' if len(''.join(unit)) > length else '').join(unit)} × {times}"
             start += size
     loop = _WORD_LOOP.search(text)
@@ -153,7 +153,7 @@ def _loop(text: str) -> str:
 
 
 def _script(line: _Line, expected: str | None) -> str:
-    """Letters of a script that neither the language nor the other lines have; or none of the language's script."""
+    """Return letters of a script that neither the language nor the other lines have, or that its script is missing."""
     if expected is None:
         return ""
     text = without_items(line.text)
@@ -177,7 +177,7 @@ def _script(line: _Line, expected: str | None) -> str:
 
 
 def _script_of_text(language: TargetLanguage, references: Sequence[Sequence[str]]) -> str | None:
-    """Return the script of a language, of an unknown one that of most letters of the references."""
+    """Return the script of a language; if it is unknown, that of most letters in the references."""
     if (script := script_of(language.code)) is not None or not references:
         return script
     shares = script_shares("".join(references[0][:2000]))
@@ -185,7 +185,7 @@ def _script_of_text(language: TargetLanguage, references: Sequence[Sequence[str]
 
 
 def _variant(line: _Line, usual: Variant | None) -> str:
-    """Characters of the other variant than the usual one, None if it is unknown, that no reference has."""
+    """Return characters of the variant other than `usual` that no reference has; none if `usual` is None."""
     if usual is None:
         return ""
     known, other = set("".join(line.references)), "Simplified" if usual == "Traditional" else "Traditional"
@@ -194,7 +194,7 @@ def _variant(line: _Line, usual: Variant | None) -> str:
 
 
 def _number(line: _Line) -> str:
-    """Numbers that all other lines have and the text lacks, or the reverse."""
+    """Return the numbers that all other lines have and the text lacks, or the reverse."""
     if not re.search(r"\d", "".join((line.text, *line.others))):
         return ""
     missing = _in_all([Counter(lost_numbers(other, line.text)) for other in line.others])
@@ -218,6 +218,6 @@ def _difference(missing: Counter[str], added: Counter[str]) -> str:
 
 
 def _punctuation(line: _Line) -> str:
-    """ASCII marks beside Han, unless a reference has such marks too; brackets and quotes are a matter of style."""
+    """Return ASCII marks at Han, unless a reference has such marks too; brackets and quotes are a matter of style."""
     marks = _ASCII_MARK.findall(without_items(line.text))
     return "".join(dict.fromkeys(marks)) if marks and not any(map(_ASCII_MARK.search, line.references)) else ""

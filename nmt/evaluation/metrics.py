@@ -207,21 +207,21 @@ def compare(system: Measurement, baseline: Measurement) -> Comparison:
     The seed is sacreBLEU's and part of the signature: the same files always give the same p-value.
     """
     differences = abs(system.resampled(RESAMPLES) - baseline.resampled(RESAMPLES))
-    after, before = system.score(RESAMPLES), baseline.score()
-    larger = int((differences - differences.mean() > abs(after.value - before.value)).sum())
-    # samples without any spread, as of one line or of a system and its copy, are no evidence
-    is_evidence = after.value != before.value and differences.max() > differences.min()
+    score, baseline_score = system.score(RESAMPLES), baseline.score()
+    larger = int((differences - differences.mean() > abs(score.value - baseline_score.value)).sum())
+    # samples that do not vary, as for a single line or for two copies of a system, are no evidence
+    is_evidence = score.value != baseline_score.value and differences.max() > differences.min()
     p_value = (larger + 1) / (RESAMPLES + 1) if is_evidence else 1.0
-    return Comparison(after.name, after.value, before.value, p_value, after.signature, after.lower_is_better)
+    return Comparison(score.name, score.value, baseline_score.value, p_value, score.signature, score.lower_is_better)
 
 
-# The longest lines of each bucket but the last, in words.
+# The largest number of words of a line in each bucket except the last.
 LENGTHS = (5, 10, 20, 30, 40, 60)
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Some lines of a text."""
+    """The lines of a text whose lengths are in one range."""
 
     name: str
     # Indices, from 0.

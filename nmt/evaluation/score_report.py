@@ -1,6 +1,6 @@
 """The report of `nmt score`: scores of one or more systems, their comparison with a baseline, and warnings.
 
-Scores mean little for tokenized text, for another language, or with a fault in many lines: there are warnings of that.
+Scores mean little for tokenized text, for another language, or with faults in many lines: these cause warnings.
 """
 
 import json
@@ -113,7 +113,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
 
 
-# Kinds that one mistake may explain, if at least this share of the lines has them, and at least `_AT_LEAST` lines.
+# Faults of which there is a warning if at least this share of the lines, and at least `_AT_LEAST` lines, have them.
 _FREQUENT_FAULTS = {"empty": 0.05, "copy": 0.05, "repetition": 0.2, "script": 0.2, "variant": 0.2}
 _AT_LEAST = 5
 # Text is tokenized if this share of its lines looks so, and three times the share in the references: French has a

@@ -9,7 +9,7 @@
 #include <omp.h>
 #endif
 
-constexpr long QUERIES = 64;  // of a sentence that are computed together
+constexpr long QUERIES = 64;  // queries of a sentence that are computed together
 
 static long padded(long count) { return (count + LANES - 1) / LANES * LANES; }
 
@@ -24,7 +24,7 @@ struct Matrix : Rows<float> {  // in scratch; a row is a multiple of LANES numbe
     Floats& vector(long row, long column) const { return *(Floats*)at(row, column); }
 };
 
-// Rows of scale * from, (rows, width), with zeros behind the columns.
+// Copy scale * from (rows, width), with zeros after the columns.
 template <class Number>
 static void copy(Matrix to, Rows<Number> from, long rows, long width, float scale = 1) {
     for (long row = 0; row < rows; row++)
@@ -111,16 +111,16 @@ template <class Number>
 struct Head {
     const RowsAttention& a;
     long head, first_query, first_key, queries, keys, width, columns;
-    Matrix k, k_transposed, v, v_transposed, q, g, weights, to_weights, to_k, to_v;
+    Matrix k, k_transposed, v, v_transposed, q, g, weights, weights_gradient, k_gradient, v_gradient;
 
     Head(const RowsAttention& a, long sentence, long head, float* scratch) : a(a), head(head), width(padded(a.width)) {
         first_query = a.query_offsets[sentence], queries = a.query_offsets[sentence + 1] - first_query;
         first_key = a.key_offsets[sentence], keys = a.key_offsets[sentence + 1] - first_key;
         columns = padded(keys);
-        for (Matrix* m : {&k, &v, &to_k, &to_v}) *m = {scratch, width}, scratch += columns * width;
+        for (Matrix* m : {&k, &v, &k_gradient, &v_gradient}) *m = {scratch, width}, scratch += columns * width;
         for (Matrix* m : {&k_transposed, &v_transposed}) *m = {scratch, columns}, scratch += columns * width;
         for (Matrix* m : {&q, &g}) *m = {scratch, width}, scratch += QUERIES * width;
-        for (Matrix* m : {&weights, &to_weights}) *m = {scratch, columns}, scratch += QUERIES * columns;
+        for (Matrix* m : {&weights, &weights_gradient}) *m = {scratch, columns}, scratch += QUERIES * columns;
     }
 
     Rows<Number> rows(void* numbers, long stride, long first) const {
@@ -159,35 +159,35 @@ struct Head {
         copy(k, rows(a.keys, a.key_stride, first_key), keys, a.width);
         transpose(k_transposed, k, keys, a.width);
         transpose(v_transposed, rows(a.values, a.key_stride, first_key), keys, a.width);
-        std::fill(to_k.numbers, to_k.at(keys), 0), std::fill(to_v.numbers, to_v.at(keys), 0);
+        std::fill(k_gradient.numbers, k_gradient.at(keys), 0), std::fill(v_gradient.numbers, v_gradient.at(keys), 0);
         for (long query = 0; query < queries; query += QUERIES) {
             const long count = std::min(QUERIES, queries - query), row = first_query + query;
             const long seen = visible(query + count - 1);
             copy(q, rows(a.queries, a.query_stride, row), count, a.width, scale());
             copy(g, rows(a.output, a.output_stride, row), count, a.width);
             product(weights, {q.numbers, width, 1}, k_transposed, count, padded(seen), a.width);
-            product(to_weights, {g.numbers, width, 1}, v_transposed, count, padded(seen), a.width);
+            product(weights_gradient, {g.numbers, width, 1}, v_transposed, count, padded(seen), a.width);
             for (long i = 0; i < count; i++) through_softmax(i, visible(query + i), padded(seen), row + i);
-            product(to_v, {weights.numbers, 1, columns}, g, seen, width, count, true);
-            product(to_k, {to_weights.numbers, 1, columns}, q, seen, width, count, true);
-            product(q, {to_weights.numbers, columns, 1}, k, count, width, seen);
+            product(v_gradient, {weights.numbers, 1, columns}, g, seen, width, count, true);
+            product(k_gradient, {weights_gradient.numbers, 1, columns}, q, seen, width, count, true);
+            product(q, {weights_gradient.numbers, columns, 1}, k, count, width, seen);
             copy_back(rows(a.query_gradient, a.query_gradient_stride, row), q, count, a.width, scale());
         }
-        copy_back(rows(a.key_gradient, a.key_gradient_stride, first_key), to_k, keys, a.width);
-        copy_back(rows(a.value_gradient, a.key_gradient_stride, first_key), to_v, keys, a.width);
+        copy_back(rows(a.key_gradient, a.key_gradient_stride, first_key), k_gradient, keys, a.width);
+        copy_back(rows(a.value_gradient, a.key_gradient_stride, first_key), v_gradient, keys, a.width);
     }
 
-    // The gradient of a row's scores: weights * (to_weights - sum of weights * to_weights).
+    // Write the gradient of the scores of a row: weights * (g - sum of weights * g), with g that of the weights.
     void through_softmax(long i, long count, long columns, long row) const {
         const float logsumexp = a.logsumexp[row * a.heads + head];
         Floats sums{};
         for (long j = 0; j < columns; j += LANES) {
             weights.vector(i, j) = first(count - j, exponential(weights.vector(i, j) - logsumexp), 0);
-            sums += weights.vector(i, j) * to_weights.vector(i, j);
+            sums += weights.vector(i, j) * weights_gradient.vector(i, j);
         }
         const float sum = sum_of(sums);
         for (long j = 0; j < columns; j += LANES)
-            to_weights.vector(i, j) = weights.vector(i, j) * (to_weights.vector(i, j) - sum);
+            weights_gradient.vector(i, j) = weights.vector(i, j) * (weights_gradient.vector(i, j) - sum);
     }
 };
 

@@ -16,11 +16,11 @@ from nmt.kernels.reference import parts_of
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 
-Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and their number
+Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and the number of rows
 
 
 class SentenceOffsets(NamedTuple):
-    """Which rows attend to which: those of a sentence to those of the same sentence."""
+    """The sentences of a batch: queries attend to the keys of the same sentence."""
 
     queries: Offsets
     keys: Offsets
@@ -53,12 +53,12 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
         queries, keys_values, logsumexp = ctx.saved_tensors
-        of_queries = queries.new_empty(queries.shape)
-        of_keys_values = None if keys_values is None else keys_values.new_empty(keys_values.shape)
+        queries_gradient = queries.new_empty(queries.shape)
+        keys_values_gradient = None if keys_values is None else keys_values.new_empty(keys_values.shape)
         gradient = gradients[0] if gradients[0].stride(-1) == 1 else gradients[0].contiguous()
-        of_parts = parts_of(of_queries, of_keys_values)
-        _attend_rows(parts_of(queries, keys_values), gradient, logsumexp, ctx.layout, of_parts)
-        return of_queries, of_keys_values, None
+        part_gradients = parts_of(queries_gradient, keys_values_gradient)
+        _attend_rows(parts_of(queries, keys_values), gradient, logsumexp, ctx.layout, part_gradients)
+        return queries_gradient, keys_values_gradient, None
 
 
 def _attend_rows(
@@ -68,7 +68,7 @@ def _attend_rows(
     layout: SentenceOffsets,
     gradients: tuple[Tensor, ...] | None,
 ) -> None:
-    """Compute output and logsumexp, or from the gradient of the output those of the parts."""
+    """Write output and logsumexp; or, with `gradients`, write those, and `output` is the gradient of the output."""
     queries, keys, _ = parts
     loaded, threads = library(), torch.get_num_threads()
     assert loaded is not None
@@ -82,8 +82,8 @@ def _attend_rows(
         assert (offsets[0], offsets[-1]) == (0, len(rows))
         assert (np.diff(offsets) >= 0).all()
     pointers = [tensor.data_ptr() for tensor in (*parts, output, *(gradients or parts), logsumexp)]
-    of_gradients = [tensor.stride(0) for tensor in (gradients or parts)[:2]]
-    strides = [queries.stride(0), keys.stride(0), output.stride(0), *of_gradients]
+    gradient_strides = [tensor.stride(0) for tensor in (gradients or parts)[:2]]
+    strides = [queries.stride(0), keys.stride(0), output.stride(0), *gradient_strides]
     sizes = len(layout.queries) - 1, layout.heads, width, longest, threads, layout.causal
     arguments = (_LONG * 21)(*pointers, layout.queries.ctypes.data, layout.keys.ctypes.data, *strides, *sizes)
     assert queries.dtype in (torch.float32, torch.bfloat16)

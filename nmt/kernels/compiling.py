@@ -1,4 +1,4 @@
-"""Compiling the kernels in C++ once on each machine, which takes some seconds, and loading them."""
+"""Compilation of the C++ kernels, once on each machine, which takes some seconds, and their loading."""
 
 import ctypes
 import functools
@@ -18,26 +18,26 @@ from pathlib import Path
 from nmt.kernels.machine import processor_features
 from nmt.system.workers import available_cores
 
-# sums in any order, but NaN remains NaN, and denormal numbers, which -ffast-math turns off for the process, remain
+# sums in any order; unlike with -ffast-math, NaN remains NaN, and the process still computes denormal numbers
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17"]
 _OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
 if platform.machine() in ("x86_64", "AMD64"):
-    # torch, too, computes as on a processor with fewer instructions by this variable
-    _LIKE = {"avx2": "x86-64-v3", "default": "x86-64"}.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), "native")
-    _OPTIONS += [f"-march={_LIKE}", "-mprefer-vector-width=512"]
+    # this variable also restricts the instructions that torch uses
+    _ARCHITECTURE = {"avx2": "x86-64-v3", "default": "x86-64"}.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), "native")
+    _OPTIONS += [f"-march={_ARCHITECTURE}", "-mprefer-vector-width=512"]
 elif sys.platform == "linux":  # compilers of macOS choose the instructions of all its ARM processors by themselves
     _OPTIONS += ["-mcpu=native"]
 _SOURCES = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".cpp", ".h"))
 _HOUR = 3600
 
-problem: str | None = None  # after `library` returned None: why, in one line; None if the kernels are off
+problem: str | None = None  # the reason why `library` returned None, in one line; None if the kernels are turned off
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Load the kernels, compiled now if this machine has not done so before; return None if there are none.
+    """Load the kernels, and compile them first if they are not in the cache; return None if that is not possible.
 
-    Then `problem` is the reason, except with NMT_CPU_KERNELS=off.
+    `problem` is then the reason, except with NMT_CPU_KERNELS=off.
     """
     global problem
     problem = None
@@ -51,7 +51,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def checked(result: int) -> int:
-    """Return the result of a kernel; raises MemoryError if it could not allocate what it needs."""
+    """Return the result of a kernel; raise MemoryError if it is negative, because an allocation failed."""
     if result < 0:
         raise MemoryError("the RAM is full")
     return result
@@ -82,10 +82,10 @@ def _cache_folder() -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     _refuse_writable_by_others(folder)
-    for left in folder.glob("compiling-*"):  # by a process that was killed
-        with suppress(FileNotFoundError):  # another process has ended compiling
-            if time.time() - left.stat().st_mtime > _HOUR:
-                shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.glob("compiling-*"):  # by a process that was killed
+        with suppress(FileNotFoundError):  # another process has finished compiling
+            if time.time() - leftover.stat().st_mtime > _HOUR:
+                shutil.rmtree(leftover, ignore_errors=True)
     return folder
 
 
@@ -105,23 +105,23 @@ def _compile(compiler: str, folder: Path, name: str) -> Path:
     """Compile the kernels, with several threads if this compiler has OpenMP; return the file, named by its digest."""
     sources = [path for path in _SOURCES if path.suffix == ".cpp"]
     with (
-        tempfile.TemporaryDirectory(prefix="compiling-", dir=folder) as beside,
+        tempfile.TemporaryDirectory(prefix="compiling-", dir=folder) as temporary,
         ThreadPoolExecutor(available_cores()) as threads,
     ):
-        made, objects = Path(beside, "kernels.so"), [Path(beside, f"{source.stem}.o") for source in sources]
+        compiled, objects = Path(temporary, "kernels.so"), [Path(temporary, f"{source.stem}.o") for source in sources]
         for openmp in (["-fopenmp"], []):
             command = [compiler, *_OPTIONS, *openmp, "-o"]
-            compilations = [[*command, to, "-c", source] for source, to in zip(sources, objects, strict=True)]
-            results = [*threads.map(_run, compilations), _run([*command, made, *objects])]
+            compilations = [[*command, output, "-c", source] for source, output in zip(sources, objects, strict=True)]
+            results = [*threads.map(_run, compilations), _run([*command, compiled, *objects])]
             if not any(result.returncode for result in results):
                 break
         else:
             lines = "".join(result.stderr for result in results).splitlines()
             raise OSError(f"{compiler} failed: {next((line for line in lines if 'error' in line), 'no message')}")
-        made.chmod(0o700)
-        with made.open("rb+") as file:
+        compiled.chmod(0o700)
+        with compiled.open("rb+") as file:
             os.fsync(file.fileno())
-        return made.replace(folder / f"{name}-{_digest(made)}.so")
+        return compiled.replace(folder / f"{name}-{_digest(compiled)}.so")
 
 
 def _run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:

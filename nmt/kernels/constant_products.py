@@ -19,8 +19,8 @@ Floats = NDArray[np.float32]
 
 _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 3, _LONG, ctypes.c_bool)
-_DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; those in 8 bits depend on the processor
-_OUTPUTS, _INPUTS = 64, 16  # of a product are multiples of these
+_DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; with int8, it depends on the processor
+_OUTPUTS, _INPUTS = 64, 16  # the outputs and the inputs of a product must be multiples of these
 _TILES = "multiply_tiles_bf16"
 _CACHE_LINE, _LARGE = 64, 32 << 20  # bytes
 
@@ -30,7 +30,7 @@ def empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < _LARGE:
         data = np.empty(size + _CACHE_LINE, np.uint8)
-    else:  # numpy would get pages of 2 MB, which are zeroed as a whole: searches use parts of their largest arrays
+    else:  # numpy would get pages of 2 MB, zeroed as a whole, although searches use only parts of their largest arrays
         try:
             data = np.frombuffer(mmap(-1, size + _CACHE_LINE, MAP_PRIVATE | MAP_ANONYMOUS), np.uint8)
         except OSError:
@@ -40,7 +40,7 @@ def empty(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def address(array: NDArray[Any] | None) -> int:
-    """Return where the numbers of a contiguous array are, 0 for none."""
+    """Return the address of the numbers of a contiguous array, 0 for None."""
     if array is None:
         return 0
     assert array.flags.c_contiguous
@@ -49,7 +49,7 @@ def address(array: NDArray[Any] | None) -> int:
 
 
 def in_bf16(numbers: Floats) -> NDArray[np.uint16]:
-    """Round numbers to bf16, the first half of the bits of fp32, to even ones where two are as near."""
+    """Round fp32 numbers to bf16, the upper half of the bits; ties are rounded to even."""
     bits = numbers.view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(numbers), 0x7FC0, rounded).astype(np.uint16)
@@ -57,8 +57,8 @@ def in_bf16(numbers: Floats) -> NDArray[np.uint16]:
 
 def quantized(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
     """Return rows (N, I) as eight-bit integers, and the scales (N, 1) with which the largest number of each is 127."""
-    scales = np.maximum(np.abs(rows).max(1, keepdims=True), np.float32(1e-30)) / np.float32(127)  # of zeros not zero
-    with np.errstate(invalid="ignore"):  # a row with a number that is none has no scale
+    scales = np.maximum(np.abs(rows).max(1, keepdims=True), np.float32(1e-30)) / np.float32(127)  # not 0 for zeros
+    with np.errstate(invalid="ignore"):  # a row with NaN or infinity has no valid scale
         return np.rint(rows / scales).astype(np.int8), scales
 
 
@@ -71,19 +71,19 @@ class ConstantProduct:
         outputs, inputs = weight.shape
         depth = _DEPTHS.get(precision) or _LONG.in_dll(loaded, "int8_depth").value
         numbers: NDArray[Any] = np.ascontiguousarray(weight, np.float32)
-        scales, start = np.ones(outputs, np.float32), np.zeros(outputs, np.int32)
+        scales, initial_sums = np.ones(outputs, np.float32), np.zeros(outputs, np.int32)
         if precision == "bf16":
             numbers = in_bf16(numbers)
         elif precision == "int8":
             numbers, scales = quantized(numbers)
-            start = numbers.sum(1, dtype=np.int32) * np.int32(-_LONG.in_dll(loaded, "zero_point").value)
+            initial_sums = numbers.sum(1, dtype=np.int32) * np.int32(-_LONG.in_dll(loaded, "zero_point").value)
         width = _LONG.in_dll(loaded, "outputs_of_tile").value
-        of_tiles = numbers.reshape(outputs // width, width, inputs // depth, depth).transpose(0, 2, 1, 3)
-        tiles = empty(of_tiles.shape, numbers.dtype)
-        tiles[:] = of_tiles
+        tiled_view = numbers.reshape(outputs // width, width, inputs // depth, depth).transpose(0, 2, 1, 3)
+        tiles = empty(tiled_view.shape, numbers.dtype)
+        tiles[:] = tiled_view
         biases = np.zeros(outputs, np.float32) if bias is None else np.ascontiguousarray(bias, np.float32)
         self.outputs: int = outputs
-        self._arrays = tiles, scales, biases, start
+        self._arrays = tiles, scales, biases, initial_sums
         self.function = _MULTIPLY.in_dll(loaded, function)
         pointer = ctypes.cast(self.function, _POINTER).value or 0
         self._struct = (_LONG * 7)(*map(address, self._arrays), inputs, outputs, pointer)

@@ -1,10 +1,10 @@
 """Kernels for CPUs with torch, mostly for training: products by oneDNN, attention of a batch in C++, dropout.
 
-On x86 processors torch leaves fp32 products to MKL. On two cores of an AMD EPYC (Zen 5) that reaches 180 GFLOP/s where
-oneDNN reaches 380 to 420, both in fp32 (benchmarks/RESULTS.md). Processors with instructions for bf16 multiply such
-numbers, with sums in fp32, at twice that rate, with AMX at four times. Products are those of `nmt.kernels.reference`
-without AVX-512, attention is without a compiler, and everything with NMT_CPU_KERNELS=off in the environment.
-Translations are computed by `nmt.kernels.native`, without torch.
+On x86 processors torch computes fp32 products with MKL. On two cores of an AMD EPYC (Zen 5), MKL reaches 180 GFLOP/s
+and oneDNN 380 to 420 in fp32 (benchmarks/RESULTS.md). Processors with bf16 instructions multiply bf16 numbers, with
+sums in fp32, at twice that rate, and with AMX at four times. `nmt.kernels.reference` computes products without
+AVX-512, attention without a compiler, and everything with NMT_CPU_KERNELS=off in the environment. Translations are
+computed by `nmt.kernels.native`, without torch.
 
 N rows, I inputs, O outputs, D width, H heads.
 """
@@ -26,13 +26,13 @@ _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
 _MULTIPLE = 64
 
 # oneDNN compiles a kernel for each shape and keeps 1,024 of them, most of a gigabyte, while batches of all sizes
-# need new ones. Compiling one again takes less time than it saves.
+# need new ones. A smaller cache saves memory; the time to compile some kernels again is small.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
 
 
 @functools.cache
 def has_onednn() -> bool:
-    """Whether this build of torch has products of oneDNN, and the processor computes them faster than those of MKL."""
+    """Return whether torch is built with oneDNN, and its products are faster on this processor than those of MKL."""
     return (
         os.environ.get("NMT_CPU_KERNELS", "on") != "off"
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
@@ -44,12 +44,12 @@ def has_onednn() -> bool:
 class CpuKernels(Kernels):
     """The operations of the model on a CPU."""
 
-    chunk_logits = 2**22  # as many as the caches hold
+    chunk_logits = 2**22  # so many fit in the processor's caches
     fuses_step = True
     uses_cores = True
     active_hypotheses = ACTIVE_HYPOTHESES
-    # 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md), 80 % of the rate in fp32 where
-    # training chooses bf16
+    # measured: 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md); training in bf16 reaches
+    # 80 % of the rate in fp32
     utilization = (0.2, 1.0)
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
@@ -150,25 +150,25 @@ class _Linear(torch.autograd.Function):
 
 
 def _multiple(tokens: int) -> int:
-    """Return the next multiple of 64, or of less for few tokens."""
+    """Round a number of tokens up to a multiple of 64, or of a smaller power of two if there are few."""
     multiple = min(_MULTIPLE, 1 << max(0, tokens.bit_length() - 5))
     return math.ceil(tokens / multiple) * multiple
 
 
 class _ByteMaskDropout(torch.autograd.Function):
-    """Multiply by a random mask whose bytes are below `threshold` with probability threshold / 256.
+    """Dropout of the numbers whose random bytes are below `threshold`: with probability threshold / 256.
 
-    Drawing the random numbers is most of dropout's cost. A mask needs eight bits a number, not a float: one 64-bit draw
-    serves eight numbers, and p is rounded to the nearest multiple of 1/256 (0.1 becomes 0.1016; the scale follows, in
-    bf16 rounded).
+    Drawing the random numbers is most of the cost of dropout. A mask needs eight random bits per number, not a float:
+    one 64-bit draw is enough for eight numbers, and p is rounded to a multiple of 1/256 (0.1 becomes 0.1016, and the
+    scale 1 / (1 - 0.1016), rounded in bf16).
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
         count = x.numel()
         draws = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-        kept = draws.view(torch.uint8)[:count].view(x.shape) >= threshold
-        mask = kept.to(x.dtype).mul_(256 / (256 - threshold))
+        is_kept = draws.view(torch.uint8)[:count].view(x.shape) >= threshold
+        mask = is_kept.to(x.dtype).mul_(256 / (256 - threshold))
         ctx.save_for_backward(mask)
         return x * mask
 

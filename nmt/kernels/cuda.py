@@ -1,7 +1,7 @@
-"""Kernels for GPUs of NVIDIA: those of Triton between the matrix products of cuBLAS, and updates recorded in graphs.
+"""Kernels for NVIDIA GPUs: matrix products by cuBLAS, all else in Triton, and updates recorded in CUDA graphs.
 
-An update launches a thousand kernels, each of which takes the host longer than the GPU. Recorded in a CUDA graph, they
-are launched at once. A graph is for batches of one layout, so batches are filled to a few sizes.
+An update launches a thousand kernels, and each launch takes longer on the host than the kernel on the GPU. A CUDA graph
+launches all of them at once. A graph is for batches of one layout, so batches are filled to a few sizes.
 
 N rows, I inputs, O outputs, D width, V vocabulary.
 """
@@ -20,12 +20,12 @@ from nmt.errors import is_oom
 from nmt.kernels import triton_attention, triton_loss, triton_rows, triton_search
 from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result
 
-_SIZES = 16  # a side is filled to a multiple of one part in so many of the target rows of most batches
-_SMALL, _MOST_KEPT = 4, (4, 32)  # slots of a small search; large and small searches that are kept
-_MOST_RECORDED_ROWS = 2**14  # of an encoder: with more, the host is ahead of the GPU, and results take gigabytes
-_SLOT = 64  # source tokens for which a slot of a search counts at least, since it has V logits and space for the output
+_SIZES = 16  # a side is filled to a multiple of 1/16 of the target rows of most batches
+_SMALL, _MOST_KEPT = 4, (4, 32)  # the most slots of a small search; the most large and small searches that are kept
+_MOST_RECORDED_ROWS = 2**14  # of an encoder pass: with more, recording saves no time, and results take gigabytes
+_SLOT = 64  # a slot counts as at least so many source tokens, since it also has V logits and space for the output
 _MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
-_RECORDING = threading.Lock()  # which waits for the whole GPU when it begins, and so would disturb another one
+_RECORDING = threading.Lock()  # for one recording at a time, since its start synchronizes with the whole GPU
 
 
 class CudaKernels(Kernels):
@@ -45,23 +45,23 @@ class CudaKernels(Kernels):
         super().__init__(device, precision)
         self._target_rows = target_rows
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
-        self.site = 0  # of the last dropout in a forward pass
-        self._update: _Recorded[Any, Any] | None = None  # of a training
-        # large and small searches, the last one that was used at the end
+        self.site = 0  # number of the last dropout in the forward pass
+        self._update: _Recorded[Any, Any] | None = None  # the recorded update of a training run
+        # large and small searches, each with the least recently used first
         self._kept: tuple[dict[object, object], dict[object, object]] = {}, {}
-        self._out_of_memory = Counter[tuple[int, int]]()  # how often it ran out in a search with so many positions
+        self._out_of_memory = Counter[tuple[int, int]]()  # OOMs of searches, by their source and target positions
         if device.type == "cuda":  # else this is Triton's interpreter
             gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
             self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
         self._rounded: Tensor | None = None  # all weights of the training in the type of products
-        self._rounded_from = 0  # the address of the weights, while the rounded ones are those
+        self._rounded_from = 0  # the address of the weights of `_rounded`; 0 if these have changed since
 
     def check(self) -> None:
-        """Compile and run one kernel; raises what Triton does."""
+        """Compile and run one kernel. Raises any error of Triton."""
         triton_rows.dropout(torch.ones(1, 16, device=self.device), triton_rows.Dropout(0.5, self._seed, 0))
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
-        """Fill the target to that of most batches, the source to a multiple of 1/16 of it."""
+        """Fill the target to the rows of most batches, and the source to a multiple of 1/16 of them."""
         if not self._target_rows:
             return super().sizes(source, target)
         step = -(-self._target_rows // _SIZES // TILE) * TILE
@@ -69,10 +69,10 @@ class CudaKernels(Kernels):
         return _multiple(max(1, source), step), filled
 
     def sent(self, tensor: Tensor) -> Tensor:
-        """Copy by way of page-locked RAM, for which the host does not wait for the GPU."""
+        """Copy through page-locked RAM, so that the host does not wait for the GPU."""
         if self.device.type != "cuda" or tensor.device.type == "cuda":
             return tensor
-        # in this thread: another one that calls CUDA may end the recording of a graph
+        # in this thread: CUDA calls of another thread may invalidate the recording of a graph
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
@@ -90,7 +90,7 @@ class CudaKernels(Kernels):
         return results
 
     def seed(self, seed: int) -> None:
-        """Set what the masks of dropout are a function of, besides its number in the forward pass."""
+        """Set the seed of dropout masks, and begin to number the dropouts of a forward pass."""
         self._seed.fill_(seed)
         self.site = 0
 
@@ -98,7 +98,7 @@ class CudaKernels(Kernels):
         """Multiply, with the sums of the bias's gradient and the gradient of ReLU in one kernel."""
         if not torch.is_grad_enabled():
             rows, weight = self.rounded(x).flatten(0, -2), self.rounded(weight).t()
-            if bias is None:  # to logits, which are fp32
+            if bias is None:  # the output projection: logits are fp32
                 return _product_in_fp32(rows, weight).view(*x.shape[:-1], -1)
             multiply = torch._addmm_activation if relu else torch.addmm
             return multiply(self.rounded(bias), rows, weight).view(*x.shape[:-1], -1)
@@ -112,7 +112,7 @@ class CudaKernels(Kernels):
         return triton_rows.add_norm(residual, norm, self._dropout(dropout), self.dtype or torch.float32)
 
     def dropout(self, x: Tensor, p: float) -> Tensor:
-        """Draw the masks again in the backward pass, in place of keeping them."""
+        """Recompute the mask in the backward pass instead of storing it."""
         return triton_rows.dropout(x, self._dropout(p))
 
     def rotate(self, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
@@ -140,9 +140,9 @@ class CudaKernels(Kernels):
         return triton_search.best_tokens(logits, must_end, count, as_log_probs)
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
-        """Return one of few sizes, for each of which a step is recorded."""
+        """Return one of a few sizes, since a step is recorded for each size."""
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
-        # powers of two: half as many as fit for each time that there was not enough memory; 1, 4, 16, 64, …
+        # `fitting` is a power of two, halved after each OOM of this size; `needed` is 1, 4, 16, 64, …
         fitting = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
         needed = 1 << -(-(count - 1).bit_length() // 2) * 2
         return min(needed, fitting), source, target
@@ -154,7 +154,7 @@ class CudaKernels(Kernels):
     def recorded(
         self, function: Callable[[Input], Result], what: str, may_record: bool = True
     ) -> Callable[[Input], tuple[Input, Result]]:
-        """Record a function of rows or a batch for each shape that comes again."""
+        """Record the function for each shape of rows or a batch that occurs again."""
         if not may_record or not (self._target_rows or self.device.type == "cuda"):  # else Triton's interpreter
             return super().recorded(function, what)
         recorded, unrecorded = _Recorded(function, what, self), super().recorded(function, what)
@@ -169,16 +169,16 @@ class CudaKernels(Kernels):
         return call
 
     def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
-        """Keep the last searches with their recordings: a few large ones, and those of single lines."""
+        """Keep the last searches with their recordings: a few large ones, and more small ones."""
         is_small = slots <= _SMALL
         searches = self._kept[is_small]
-        made = searches[key] = searches.pop(key, None) or make()
+        search = searches[key] = searches.pop(key, None) or make()
         if len(searches) > _MOST_KEPT[is_small]:
             del searches[next(iter(searches))]
-        return cast(Result, made)
+        return cast(Result, search)
 
     def did_not_fit(self, size: tuple[int, int, int]) -> None:
-        """Halve the slots of such searches, if there is no other one that may have filled the memory."""
+        """Halve the slots of searches of these lengths, unless another kept search may have filled the memory."""
         if sum(map(len, self._kept)) <= 1:
             self._out_of_memory[size[1:]] += 1
 
@@ -194,7 +194,7 @@ class CudaKernels(Kernels):
         return _product_in_fp32(left.t(), right)
 
     def release_memory(self) -> bool:
-        """Release kept searches, and recorded updates for good."""
+        """Release kept searches and recorded updates, and record no further updates."""
         had_any = any(self._kept)
         if self.device.type == "cuda":
             torch.cuda.synchronize()  # a recording may still be computed
@@ -203,20 +203,20 @@ class CudaKernels(Kernels):
         return (self._update is not None and self._update.forget()) or had_any
 
     def round_weights(self, weights: Tensor) -> None:
-        """Round all weights at once, in place of each when it is used; until the next step of the optimizer."""
+        """Round all weights at once, instead of each where it is used; valid until the next step of the optimizer."""
         if self.dtype is not None:
             weights = weights.detach()
             self._rounded = weights.to(self.dtype) if self._rounded is None else self._rounded.copy_(weights)
             self._rounded_from = weights.untyped_storage().data_ptr()
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
-        """Do the same; the rounded weights are then those of before."""
+        """Step the optimizer; the rounded weights are outdated afterwards."""
         super().step(optimizer, scale, finite)
         self._rounded_from = 0
 
     def rounded(self, x: Tensor) -> Tensor:
-        """Return the part of the rounded weights that is x, or x rounded."""
-        # without autograd only, as inside of its functions: the part has no history
+        """Return x rounded: as a view of the rounded weights if x is one of the weights."""
+        # only where gradients are disabled, as in autograd functions: the view has no autograd history
         is_weight = not torch.is_grad_enabled() and x.untyped_storage().data_ptr() == self._rounded_from
         if self._rounded is not None and is_weight:
             return self._rounded.as_strided(x.shape, x.stride(), x.storage_offset())
@@ -228,7 +228,7 @@ class CudaKernels(Kernels):
 
 
 class _Linear(torch.autograd.Function):
-    """A linear map whose gradients are added to those that weight and bias have, without a pass of their own."""
+    """A linear map that accumulates the gradients of weight and bias in the kernels that compute them."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, relu: bool, kernels: CudaKernels) -> Tensor:
@@ -240,15 +240,15 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, of_weight, of_bias = gradients[0].contiguous(), None, None
+        gradient, weight_gradient, bias_gradient = gradients[0].contiguous(), None, None
         x, weight, output = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         parameter, bias = ctx.parameters
         if needs_bias or output is not None:
-            gradient, of_bias = triton_rows.bias_gradient(gradient, bias, output)
+            gradient, bias_gradient = triton_rows.bias_gradient(gradient, bias, output)
         if needs_weight:
-            of_weight = _add_product(parameter.grad, gradient.t(), x)
-        return gradient @ weight if needs_x else None, of_weight, of_bias, None, None
+            weight_gradient = _add_product(parameter.grad, gradient.t(), x)
+        return gradient @ weight if needs_x else None, weight_gradient, bias_gradient, None, None
 
 
 class _Recorded(Generic[Input, Result]):
@@ -260,16 +260,16 @@ class _Recorded(Generic[Input, Result]):
     def __init__(self, function: Callable[[Input], Result], what: str, kernels: CudaKernels) -> None:
         self._function: Callable[[Input], Result] = function
         self._what, self._kernels = what, kernels
-        self._seen: Counter[object] = Counter()
+        self._calls: Counter[object] = Counter()
         self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, Tensor, Result]] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._most = _MOST_GRAPHS
+        self._max_graphs = _MOST_GRAPHS
 
     def __call__(self, given: Input) -> tuple[Input, Result]:
-        """Apply the function to what is in RAM; return this on the device, and the result."""
+        """Apply the function to rows or a batch in RAM; return their copy on the device, and the result."""
         key = given.recorded_shape
-        self._seen[key] += 1
-        if key not in self._graphs and self._seen[key] > 1 and len(self._graphs) < self._most:
+        self._calls[key] += 1
+        if key not in self._graphs and self._calls[key] > 1 and len(self._graphs) < self._max_graphs:
             self._record(key, given)
         if key not in self._graphs:
             given = given.sent(self._kernels.sent)
@@ -280,10 +280,10 @@ class _Recorded(Generic[Input, Result]):
         return given, result
 
     def forget(self) -> bool:
-        """Release what is recorded, for good; return whether there was anything."""
+        """Release all recordings, and make no more; return whether there were any."""
         had_any = bool(self._graphs)
         self._graphs.clear()
-        self._most = 0
+        self._max_graphs = 0
         return had_any
 
     def _record(self, key: object, given: Input) -> None:
@@ -297,7 +297,7 @@ class _Recorded(Generic[Input, Result]):
         try:
             graph = _graph_of(lambda: results.append(self._function(static)), self._pool)
         except RuntimeError as error:
-            self._kernels.site = site  # the same computation follows
+            self._kernels.site = site  # the caller computes the same without a recording, with the same dropout
             self.forget()
             self._kernels.problem = _reason_not_to_record(error, self._what)
             return
@@ -305,7 +305,7 @@ class _Recorded(Generic[Input, Result]):
 
 
 class _Recorder:
-    """Records a function without arguments in a CUDA graph at its second call, when all is compiled."""
+    """Records a function without arguments in a CUDA graph at its second call, when all kernels are compiled."""
 
     def __init__(self, kernels: CudaKernels) -> None:
         self._kernels, self._calls = kernels, 0
@@ -325,25 +325,25 @@ class _Recorder:
 
 
 def _graph_of(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
-    """Record a function, which is not computed meanwhile; raises RuntimeError if that is not possible."""
+    """Record a function in a CUDA graph without computing it. Raises RuntimeError if that is not possible."""
     with _RECORDING:
-        graph, stream, collects = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
+        graph, stream, gc_was_enabled = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
         gc.disable()  # nothing that belongs to the GPU may be released meanwhile
         try:
-            # with several GPUs, a thread of their collectives looks at events meanwhile
+            # with several GPUs, a thread of the collectives queries CUDA events meanwhile
             with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 function()
         except RuntimeError:
             torch.cuda.set_stream(stream)
             raise
         finally:
-            if collects:
+            if gc_was_enabled:
                 gc.enable()
     return graph
 
 
 def _reason_not_to_record(error: RuntimeError, what: str) -> str:
-    """Return why it is slower from now on; raises the error if it has another cause than recording."""
+    """Return a message that recording is not possible; raise the error again if it has another cause."""
     cause = error.__context__ or error
     if not is_oom(cause) and "captur" not in str(error):
         raise error

@@ -35,9 +35,9 @@ def choose_device(settings: RuntimeSettings) -> torch.device:
 
 
 def kernels_for(device: torch.device, precision: Precision = "fp32", target_rows: int = 0) -> Kernels:
-    """Return the fastest kernels for a device; in training, most batches have so many target rows.
+    """Return the fastest kernels for a device; `target_rows` is the size of most batches in training.
 
-    Where those for the device cannot be used, `Kernels.problem` is the reason.
+    If the kernels for this device cannot be used, `Kernels.problem` is the reason.
     """
     if device.type == "cpu":
         return CpuKernels(device, precision)
@@ -70,7 +70,7 @@ def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int = 0) 
 def native_model(
     settings: ModelSettings, weights: Mapping[str, Tensor], vocabulary: int, precision: str
 ) -> NativeModel | None:
-    """Return a model laid out for the kernels in C++; None if there are none, or if its weights are not in RAM."""
+    """Return a model in the layout of the C++ kernels; None without such kernels, or if its weights are not in RAM."""
     if any(weight.device.type != "cpu" for weight in weights.values()):
         return None
     arrays = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
@@ -130,7 +130,7 @@ def set_threads(settings: RuntimeSettings) -> None:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes of device memory that are free or cached by this process; None where it is the RAM."""
+    """Return the bytes of device memory that are free or cached by this process; None if that is the RAM."""
     if device.type != "cuda":
         return None
     return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
@@ -138,7 +138,7 @@ def free_memory(device: torch.device) -> int | None:
 
 @contextlib.contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[int]]:
-    """Yield a list to which the most bytes of device memory that are reserved within the block are added."""
+    """Yield a list that contains, after the block, the peak of reserved device memory in bytes."""
     peak: list[int] = []
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -147,11 +147,11 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
 
 
 def release_cached_blocks(device: torch.device) -> None:
-    """Return the free memory that an allocator caches to the device driver or the operating system."""
+    """Release free memory, which the allocator caches, to the device driver or the operating system."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
     elif sys.platform == "linux":
-        # under a limit on the process, other allocators need it too, such as oneDNN's for its compiled kernels
+        # if the process has a memory limit, other allocators need this memory, such as oneDNN's for compiled kernels
         with contextlib.suppress(OSError, AttributeError):  # a C library other than GNU's
             ctypes.CDLL("libc.so.6").malloc_trim(0)
 

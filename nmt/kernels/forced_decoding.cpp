@@ -2,8 +2,8 @@
 #include "model.h"
 
 struct Pairs {
-    const long *source_ids, *source_offsets;            // with </s>; (pairs + 1) where each begins, and their number
-    const long *target_ids, *labels, *target_offsets;  // of <s> and the target, and of the target and </s>
+    const long *source_ids, *source_offsets;            // with </s>; (pairs + 1) first row of each, and their number
+    const long *target_ids, *labels, *target_offsets;  // <s> and the target; the target and </s>; as above
     long count;
     const long *heads, heads_count;                     // see `Source`
     float *log_probs, *weights;                         // of all labels
@@ -28,9 +28,9 @@ extern "C" long force(const Model& m, const Pairs& p) {
         for (long row = 0; row < targets; row += block) {
             const long end = std::min(targets, row + block);
             m.output.logits(logits.numbers, hidden.numbers + row * dim, end - row);
-            const float* of_row = logits.numbers;
-            for (long i = row; i < end; i++, of_row += stride)
-                p.log_probs[i] = of_row[p.labels[i]] - normalizer_of(of_row, m.output.vocabulary, stride, true);
+            const float* row_logits = logits.numbers;
+            for (long i = row; i < end; i++, row_logits += stride)
+                p.log_probs[i] = row_logits[p.labels[i]] - normalizer_of(row_logits, m.output.vocabulary, stride, true);
         }
         return 0;
     });

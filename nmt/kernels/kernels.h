@@ -1,4 +1,4 @@
-// What the kernels for CPUs have in common, in the vector extensions of GCC and Clang. Modules of Python, such as
+// Types and functions of all CPU kernels, in the vector extensions of GCC and Clang. The Python modules, such as
 // native.py, describe the arguments.
 #pragma once
 #if __x86_64__
@@ -28,7 +28,7 @@ typedef unsigned short Halves __attribute__((vector_size(2 * LANES), aligned(2),
 
 static inline Floats larger(Floats x, Floats y) { return x > y ? x : y; }
 
-// A constant operand of comparisons. GCC has an instruction for `x > y ? x : y`, but not if it knows x or y.
+// A constant operand, hidden from GCC: it compiles `x > y ? x : y` to one instruction unless x or y is a constant.
 static inline float constant(float x) { return x; }
 static inline Floats constant(Floats x) {
 #if __x86_64__
@@ -51,8 +51,8 @@ static inline Floats nearest(Floats x) {
     return x;
 }
 
-// exp of a number or of each of a vector, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as
-// precise as fp32. Below -88 it is 0, above 88 exp(88), NaN remains. Loops over numbers become those over vectors.
+// exp of a number or of each number of a vector, with the polynomial of Cephes for exp(r), |r| <= log(2) / 2: nearly as
+// precise as fp32. Below -88 it is 0, above 88 exp(88), NaN remains. Loops over numbers are vectorized.
 template <class Number>
 static inline Number exponential(Number x) {
     const Number most = constant(Number{} + 88), least = constant(Number{} - 88);
@@ -61,7 +61,7 @@ static inline Number exponential(Number x) {
     const Number n = nearest(x * 1.44269504f), r = x - n * 0.693359375f + n * 2.12194440e-4f;
     Number y = r * 1.9875691500e-4f + 1.3981999507e-3f;
     y = ((y * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f;
-    return ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((truncated(n) + 127) << 23);  // from 2^-127, 0, on
+    return ((y * r + 5.0000001201e-1f) * r * r + r + 1) * with_bits((truncated(n) + 127) << 23);  // 2^n; 0 for n = -127
 }
 
 #if __GLIBC__ && __x86_64__ && !__clang__
@@ -70,7 +70,7 @@ extern "C" __attribute__((simd("notinbranch"))) float expf(float);
 static inline float exponential(float x) { return expf(x); }
 #endif
 
-// The numbers of x, and behind them those of y, with these indices, which are constants.
+// The numbers with these constant indices in the concatenation of x and y.
 template <class Vector>
 static inline __attribute__((always_inline)) Vector shuffled(Vector x, Vector y, Ints indices) {
 #if __clang__
@@ -83,7 +83,7 @@ static inline __attribute__((always_inline)) Vector shuffled(Vector x, Vector y,
 #endif
 }
 
-// f(0), f(1), … Filled by a loop, GCC would compute the vector for 16 lanes whenever it is needed.
+// The vector f(0), f(1), … If a loop filled it, GCC would recompute a vector of 16 lanes at each use.
 template <class Function, int... lane>
 static inline Ints vector_of(Function f, std::integer_sequence<int, lane...>) {
     return Ints{f(lane)...};
@@ -93,12 +93,12 @@ static inline Ints vector_of(Function f) {
     return vector_of(f, std::make_integer_sequence<int, LANES>());
 }
 
-// The first numbers of x, and behind them others.
+// The first `count` numbers of x, followed by `others`.
 static inline Floats first(long count, Floats x, float others) {
     return vector_of([](int lane) { return lane; }) < (int)count ? x : Floats{} + others;
 }
 
-// A function of all numbers of a vector, from that of two vectors.
+// Reduce all numbers of a vector by a function of two vectors.
 template <int distance = LANES / 2, class Vector, class Function>
 static inline auto reduce(Vector x, Function function) {
     if constexpr (distance == 0) return x[0];
@@ -130,7 +130,7 @@ struct Bfloat16 {
     }
 };
 
-// LANES numbers in memory; of the last ones of a row, fewer, which zeros follow.
+// Load or store LANES numbers; at the end of a row, only `count` of them, with zeros for the rest.
 static inline Floats load(const float* from) { return *(const Floats*)from; }
 static inline Floats load(const Bfloat16* from) {
     return (Floats)(__builtin_convertvector(*(const Halves*)from, Ints) << 16);
@@ -155,7 +155,7 @@ static inline void store(Number* to, Floats x, long count) {
     std::copy(numbers, numbers + count, to);
 }
 
-// Numbers without values. They begin a cache line, so that no vector of them is in two.
+// Uninitialized numbers, aligned to a cache line, so that no vector of them crosses two lines.
 struct Space {
     float* numbers;
 
@@ -166,7 +166,7 @@ struct Space {
     ~Space() { std::free(numbers); }
 };
 
-// What Python calls; returns -1 if the RAM is full, else the result of a function.
+// Return the result of a function that Python calls; -1 if the RAM is full.
 template <class Function>
 static long unless_out_of_ram(Function function) {
     try {
@@ -179,11 +179,11 @@ static long unless_out_of_ram(Function function) {
 struct Product {  // with a constant weight
     const void* weights;
     const float *scales, *bias;  // of each output
-    const int* start;            // what the sum of an output starts with
+    const int* start;            // initial value of the sum of each output
     long inputs, outputs;
     void (*function)(const Product&, float* to, const float* x, long rows, bool relu);
 
-    // Of x (rows, inputs), write the outputs (rows, outputs), if `relu` followed by ReLU.
+    // Write the outputs (rows, outputs) for x (rows, inputs); then ReLU if `relu`.
     void multiply(float* to, const float* x, long rows, bool relu = false) const { function(*this, to, x, rows, relu); }
 };
 
@@ -223,7 +223,7 @@ struct Stack {  // the layers of an encoder or a decoder
 
 struct Embedding {
     const float *tokens, *positions;  // (vocabulary, dim); (positions, dim) to add, or none
-    long last;                        // position in that table, for later ones too
+    long last;                        // position in that table, used for all later positions
     float scale;                      // of tokens
 
     void write(float* to, long token, long position, long dim) const {
@@ -237,12 +237,12 @@ struct Source {  // what targets attend to in forced decoding
     const Product* const* key_values;  // of each layer, from memory
     float* keys_values;                // (rows of sources, 2 * dim) of one layer
     const long* offsets;
-    const long *heads, count;  // (count, 2): a layer, and a head, whose weights are wanted
+    const long *heads, count;  // (count, 2): the layer and the head of the weights to write
     float* weights;            // of each pair (count, rows of the target, rows of the source)
 };
 
-// Embeddings x (rows, dim) of sources become memory, those of targets with a source hidden states. `sentences` has
-// offsets and sizes.
+// Replace the embeddings x (rows, dim) of sources by memory, or, with a source, those of targets by hidden states.
+// `sentences` has offsets and sizes.
 void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, const Source* source);
 
 // Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),

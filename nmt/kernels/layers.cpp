@@ -16,7 +16,7 @@ static void attend(
     long stride, long rows
 ) {
     const Space space((2 + stack.heads) * p.longest);
-    long* visible = (long*)space.numbers;          // (longest) where the cells are
+    long* offsets = (long*)space.numbers;            // (longest) offsets of the visible cells
     float* weights = space.numbers + 2 * p.longest;  // (heads, longest)
     Number* cells = (Number*)all_cells;
     const long dim = stack.dim, width = dim / stack.heads;
@@ -24,33 +24,33 @@ static void attend(
         const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
         const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.ancestors_stride : nullptr;
         for (long i = 0; i < count; i++) {
-            const long of_place = ancestors ? ancestors[i] * p.place_stride : 0;
-            visible[i] = i * p.position_stride + sentence * p.sentence_stride + of_place;
+            const long place_offset = ancestors ? ancestors[i] * p.place_stride : 0;
+            offsets[i] = i * p.position_stride + sentence * p.sentence_stride + place_offset;
         }
         if (newest) {
-            Number* own = cells + visible[count - 1];
-            for (long j = 0; j < 2 * dim; j++) own[j] = newest[j];
+            Number* newest_cell = cells + offsets[count - 1];
+            for (long j = 0; j < 2 * dim; j++) newest_cell[j] = newest[j];
         }
         for (long i = 0; i < count; i++) {
-            prefetch(cells + visible[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
-            prefetch(cells + visible[i] + dim, dim * sizeof(Number));
+            prefetch(cells + offsets[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
+            prefetch(cells + offsets[i] + dim, dim * sizeof(Number));
             for (long head = 0; head < stack.heads; head++) {
-                const Number* key = cells + visible[i] + head * width;
+                const Number* key = cells + offsets[i] + head * width;
                 float sum = 0;
                 for (long j = 0; j < width; j++) sum += queries[head * width + j] * (float)key[j];
                 weights[head * p.longest + i] = sum / std::sqrt((float)width);
             }
         }
         for (long head = 0; head < stack.heads; head++) {
-            float *own_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
-            for (long i = 0; i < count; i++) largest = std::max(largest, own_weights[i]);
-            for (long i = 0; i < count; i++) total += own_weights[i] = exponential(own_weights[i] - largest);
-            for (long i = 0; i < count; i++) own_weights[i] /= total;
+            float *head_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
+            for (long i = 0; i < count; i++) largest = std::max(largest, head_weights[i]);
+            for (long i = 0; i < count; i++) total += head_weights[i] = exponential(head_weights[i] - largest);
+            for (long i = 0; i < count; i++) head_weights[i] /= total;
         }
         std::fill(out, out + dim, 0);
         for (long i = 0; i < count; i++)
             for (long head = 0; head < stack.heads; head++) {
-                const Number* value = cells + visible[i] + dim + head * width;
+                const Number* value = cells + offsets[i] + dim + head * width;
                 const float weight = weights[head * p.longest + i];
                 for (long j = 0; j < width; j++) out[head * width + j] += weight * (float)value[j];
             }
@@ -73,7 +73,7 @@ static void add_norm(
     }
 }
 
-// Rotary positions: pairs of numbers of queries and keys, (3 * dim) with values, are rotated by angles of a position.
+// Rotary positions: rotate pairs of numbers of queries and keys, (3 * dim) with values, by the angles of a position.
 static void rotate(const Stack& stack, float* first, long position) {
     if (!stack.rotations) return;
     const long half = stack.dim / stack.heads / 2;
@@ -108,7 +108,7 @@ static void activate(const Stack& stack, float* x, long rows) {
         }
 }
 
-// Embeddings x (rows, dim), which become hidden states, and what is computed between them.
+// The rows x (rows, dim) of a stack, first embeddings and last hidden states, and buffers for intermediate results.
 struct Workspace {
     const Stack& stack;
     float *x, *normalized, *attended, *y, *wide;  // the last one for queries, keys and values, or the inner layer
@@ -155,8 +155,8 @@ struct Workspace {
     }
 };
 
-// The newest token of each hypothesis passes through the decoder. Places, and cells of each layer, are those of the
-// target and of the source.
+// Compute the hidden states of the newest token of each hypothesis. `places` are those of the target and those of the
+// source; `cells` has, for each layer, the cells of the target and those of the source.
 template <class Number>
 static void decode(
     const Stack& stack, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
@@ -210,16 +210,16 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, con
     RowsAttention rows = sentences;
     Workspace s(stack, x, rows.query_offsets[rows.sentences]);
     rows.output = s.attended, rows.output_stride = stack.dim;
-    rows.logsumexp = s.normalized;  // (rows, heads) of what is not needed any more
-    RowsAttention to_source = rows;
+    rows.logsumexp = s.normalized;  // (rows, heads), in a buffer that is not needed any more
+    RowsAttention cross = rows;
     rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim;
     rows.query_stride = rows.key_stride = 3 * stack.dim, rows.causal = source != nullptr;
     if (source) {
-        to_source.key_offsets = source->offsets, to_source.query_stride = stack.dim, to_source.longest = 0;
+        cross.key_offsets = source->offsets, cross.query_stride = stack.dim, cross.longest = 0;
         for (long i = 0; i < rows.sentences; i++)
-            to_source.longest = std::max(to_source.longest, source->offsets[i + 1] - source->offsets[i]);
-        to_source.keys = source->keys_values, to_source.values = source->keys_values + stack.dim;
-        to_source.queries = s.wide, to_source.key_stride = 2 * stack.dim;
+            cross.longest = std::max(cross.longest, source->offsets[i + 1] - source->offsets[i]);
+        cross.keys = source->keys_values, cross.values = source->keys_values + stack.dim;
+        cross.queries = s.wide, cross.key_stride = 2 * stack.dim;
     }
     for (long layer = 0; layer < stack.count; layer++) {
         const Layer& l = stack.layers[layer];
@@ -237,8 +237,8 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, con
                 const long count = source->offsets[rows.sentences];
                 product.multiply(source->keys_values, source->memory, count);
                 s.multiply(l.query, input, s.wide);
-                attend_rows(to_source);
-                write_weights(*source, to_source, layer);
+                attend_rows(cross);
+                write_weights(*source, cross, layer);
                 s.multiply(l.source_output, s.attended, s.y);
             });
         s.feed_forward(l);

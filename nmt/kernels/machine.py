@@ -1,4 +1,4 @@
-"""What this machine has, found without torch, which takes seconds to import: cores, instructions, GPUs; and seeds."""
+"""Cores, instructions and GPUs of this machine, found without torch, which takes seconds to import; and seeds."""
 
 import ctypes
 import hashlib
@@ -12,7 +12,7 @@ from nmt.config import RuntimeSettings
 from nmt.system.workers import available_cores
 
 _LEAST_BF16_DIM = 128
-# of arch_prctl, from Linux's asm/prctl.h: the request of the registers that hold tiles
+# arguments of arch_prctl, from Linux's asm/prctl.h: a request for permission to use tile registers
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 
@@ -23,7 +23,7 @@ def processor_features() -> frozenset[str]:
         return frozenset()
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     instructions = set(next((line for line in lines if line.startswith(("flags", "Features"))), "").split())
-    # by this variable torch, too, computes as on a processor with fewer instructions
+    # this variable also restricts the instructions that torch uses
     absent = {"avx2": ("avx512", "avx_", "amx"), "default": ("avx", "fma", "amx")}
     for prefix in absent.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), ()):
         instructions = {name for name in instructions if not name.startswith(prefix)}
@@ -31,9 +31,9 @@ def processor_features() -> frozenset[str]:
 
 
 def prefers_bf16(dim: int) -> bool:
-    """Whether a model of this width computes faster in bf16: converting numbers takes a narrow one what it saves.
+    """Return whether a model of this width computes faster in bf16; in narrow ones, conversions cost what bf16 saves.
 
-    Where a processor has no instructions for bf16, it is slower than fp32.
+    On a processor without instructions for bf16, it is slower than fp32.
     """
     has_bf16 = bool(processor_features() & {"avx512_bf16", "amx_bf16"}) and "avx512bw" in processor_features()
     return has_bf16 and dim >= _LEAST_BF16_DIM and os.environ.get("NMT_CPU_KERNELS", "on") != "off"
@@ -41,14 +41,14 @@ def prefers_bf16(dim: int) -> bool:
 
 @cache
 def has_amx() -> bool:
-    """Whether the processor multiplies tiles of bf16 numbers, and the operating system lets this process do so."""
+    """Return whether the processor multiplies tiles of bf16 numbers, and the system permits it to this process."""
     if not {"amx_tile", "amx_bf16"} <= processor_features():
         return False
     return bool(ctypes.CDLL(None).syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0)
 
 
 def is_cpu(device: str) -> bool:
-    """Whether `runtime.device` is the CPU for certain; for another device, or if there may be a GPU, torch decides."""
+    """Return whether `runtime.device` is certainly the CPU; if not, torch is needed to find the device."""
     if device != "auto" or sys.platform != "linux":
         return device == "cpu"
     with suppress(OSError):  # there is no driver of NVIDIA
@@ -58,7 +58,7 @@ def is_cpu(device: str) -> bool:
 
 
 def local_rank() -> tuple[int, int]:
-    """Return the number of this process among those that torchrun started on this machine, and how many there are."""
+    """Return the local rank of this process, and the local world size: the processes of torchrun on this machine."""
     return int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
 
@@ -66,8 +66,8 @@ def thread_count(settings: RuntimeSettings) -> int:
     """Return `runtime.threads`, by default OMP_NUM_THREADS, else the number of cores per process on this machine."""
     processes = local_rank()[1]
     # torchrun sets OMP_NUM_THREADS to 1 for several processes, whatever the number of cores
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0] if processes == 1 else ""
-    limit = int(given) if given.isdigit() else 0
+    omp_num_threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0] if processes == 1 else ""
+    limit = int(omp_num_threads) if omp_num_threads.isdigit() else 0
     return settings.threads or limit or max(1, available_cores() // processes)
 
 

@@ -1,17 +1,17 @@
-// A whole model, as native.py lays it out, and what follows its decoder.
+// A whole model in the layout of native.py, and its output projection.
 #pragma once
 #include "kernels.h"
 
 constexpr long BOS = 2, EOS = 3;  // <s> and </s>; ids before </s> are never generated
 constexpr long LOGIT_ROWS = 128;  // rows whose logits stay in the cache
-constexpr float CLOSE = 2;        // nats below the largest logit down to which others are refined; see `Output`
+constexpr float CLOSE = 2;        // logits within so many nats of the largest are recomputed at least; see `Output`
 
 struct Output {  // of the decoder's hidden states
     const Product* product;
-    const Product* screen;  // eight-bit products, of which the largest are refined with the weights; or none
+    const Product* screen;  // eight-bit products, the largest of which are recomputed with the weights; or none
     const float *weights, *bias;
-    long vocabulary, rounds_inputs;  // to bf16, of those that are refined
-    float norm, scale;               // the greatest of a row of weights, and with which one is in eight bits
+    long vocabulary, rounds_inputs;  // rounds_inputs: to bf16, for logits that are recomputed
+    float norm, scale;               // the greatest norm of a row of weights, the greatest scale of one in eight bits
 
     void logits(float* to, float* x, long rows) const {
         const Product& used = screen ? *screen : *product;

@@ -1,7 +1,7 @@
-"""Models laid out for the kernels in C++, as arrays in RAM and without torch.
+"""Models in the layout of the C++ kernels, as arrays in RAM, without torch.
 
-layers.cpp has the layers, forced_decoding.cpp passes of given translations, search.cpp searches, see
-`nmt.kernels.native_search`. Where `library` returns None, torch computes the same.
+layers.cpp implements the layers, forced_decoding.cpp forced decoding, search.cpp the search (see
+`nmt.kernels.native_search`). Where `library` returns None, torch computes the same.
 
 S source tokens and T target tokens with `</s>`; V vocabulary, P positions, D width.
 """
@@ -22,7 +22,7 @@ from nmt.kernels.constant_products import ConstantProduct, Floats, address, in_b
 from nmt.text.tokenizer import BOS
 
 Weights = Mapping[str, Floats]  # by their names in a model directory
-ENCODER_ROWS = 1024  # that are encoded at a time: of so many, the feed-forward layers fit in the cache of a core
+ENCODER_ROWS = 1024  # rows encoded at a time: their feed-forward activations fit in the cache of a core
 
 _LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
@@ -52,12 +52,12 @@ _KEY_VALUE = "cross_attention.key_value"
 
 
 def has_kernels(settings: ModelSettings) -> bool:
-    """Return whether there are kernels for a kind of model: one with the score of the paper."""
+    """Return whether the kernels support a model: its attention score must be the scaled dot product."""
     return settings.attention_score == "scaled_dot" and settings.positions != "relative"
 
 
 def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str, tuple[int, ...]]:
-    """Return names and shapes of the weights of a model that has kernels, for sizes of both vocabularies."""
+    """Return the weight names and shapes of a model that has kernels, for the sizes of both vocabularies."""
     dim, inner = settings.dim, settings.feed_forward
     gated = 2 * inner if settings.activation == "swiglu" else inner
     maps = {
@@ -71,8 +71,8 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
     norms = [*_layer_names(settings, _NORMS), *(("encoder_norm", "decoder_norm") if settings.norm == "pre" else ())]
     shapes |= {f"{norm}.{part}": (dim,) for norm in norms for part in ("weight", "bias")}
     rows = {"source_embedding": source, "target_embedding": target, "output": target}
-    kept = {"all": 1, "target": 2, "none": 3}[settings.tied_embeddings]  # a tied matrix has its first name only
-    for name in (*rows,)[:kept]:
+    stored_count = {"all": 1, "target": 2, "none": 3}[settings.tied_embeddings]  # a tied matrix has its first name only
+    for name in (*rows,)[:stored_count]:
         tokens = "" if name == "output" else ".tokens"
         shapes[f"{name}{tokens}.weight"] = (settings.padded_vocabulary(rows[name]), dim)
     if settings.positions == "learned":
@@ -83,7 +83,7 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
 
 
 def _layer_names(settings: ModelSettings, names: Mapping[str, Sequence[str | None]]) -> Iterator[str]:
-    """Yield names within a layer as those of all layers."""
+    """Yield the full names, in all layers, of weights that are named within a layer."""
     for stack, count in (("encoder", settings.encoder_layers), ("decoder", settings.decoder_layers)):
         yield from (f"{stack}.{layer}.{name}" for layer in range(count) for name in names[stack] if name)
 
@@ -123,7 +123,7 @@ class _Output(ctypes.Structure):
 
 
 class ModelArguments(ctypes.Structure):
-    # to what the pointers need: if two threads make equal tables at a time, a cache keeps only one of them
+    # keeps arrays of the pointers alive: if two threads make equal tables, the cache keeps only one of them
     references: Sequence[object] = ()
     _fields_ = (
         *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
@@ -140,12 +140,12 @@ class _Pairs(ctypes.Structure):
 
 
 class Screen(NamedTuple):
-    """Products to logits in eight bits, see `Output` in model.h."""
+    """An approximate output projection in eight bits, see `Output` in model.h."""
 
     product: ConstantProduct
     matrix: Floats  # (V and padding, D)
-    norm: float  # the greatest of a row
-    scale: float  # the greatest of a row in eight bits
+    norm: float  # the greatest norm of a row
+    scale: float  # the greatest scale of a row in eight bits
 
 
 class NativeModel:
@@ -185,28 +185,28 @@ class NativeModel:
         self.check_ids(ids, labels)
         sizes = [len(heads) * s * t for s, t in zip(sources, targets, strict=True)]
         log_probs, weights = np.empty(len(labels), np.float32), np.empty(sum(sizes), np.float32)
-        arguments, chosen = self.arguments(max(*sources, *targets)), np.array(heads, np.int64)
+        arguments, head_array = self.arguments(max(*sources, *targets)), np.array(heads, np.int64)
         arrays = map(address, (ids, source_offsets, target_ids, labels, target_offsets))
-        of_heads = len(pairs), address(chosen), len(heads)
-        argument = _Pairs(*arrays, *of_heads, address(log_probs), address(weights))
-        checked(self._force(ctypes.byref(arguments), ctypes.byref(argument)))
-        of_pairs = np.split(log_probs, target_offsets[1:-1]), np.split(weights, np.cumsum(sizes)[:-1])
+        counts_and_heads = len(pairs), address(head_array), len(heads)
+        batch = _Pairs(*arrays, *counts_and_heads, address(log_probs), address(weights))
+        checked(self._force(ctypes.byref(arguments), ctypes.byref(batch)))
+        results = np.split(log_probs, target_offsets[1:-1]), np.split(weights, np.cumsum(sizes)[:-1])
         return [
-            (of_labels.tolist(), of_heads.reshape(len(heads), t, s))
-            for of_labels, of_heads, s, t in zip(*of_pairs, sources, targets, strict=True)
+            (pair_log_probs.tolist(), pair_weights.reshape(len(heads), t, s))
+            for pair_log_probs, pair_weights, s, t in zip(*results, sources, targets, strict=True)
         ]
 
     def check_ids(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:
-        """Raise AssertionError unless all ids are of the vocabularies."""
+        """Raise AssertionError unless all ids are in the vocabularies."""
         assert 0 <= source.min() <= source.max() < len(self._weights["source_embedding.tokens.weight"])
         assert 0 <= target.min(initial=0) <= target.max(initial=0) < self._vocabulary
 
     def arguments(self, longest: int, is_screened: bool = False) -> ModelArguments:
         """Return the arguments that are the same in each call, for positions below `longest`."""
         key = 1 << longest.bit_length(), is_screened
-        if (made := self._arguments_made.get(key)) is None:
-            made = self._arguments_made[key] = self._make_arguments(*key)
-        return made
+        if (cached := self._arguments_made.get(key)) is None:
+            cached = self._arguments_made[key] = self._make_arguments(*key)
+        return cached
 
     def _make_arguments(self, positions: int, is_screened: bool) -> ModelArguments:
         settings, weights, stacks = self.settings, self._weights, list[_Stack]()
@@ -232,15 +232,15 @@ class NativeModel:
             *((screen.norm, screen.scale) if screen else ()),
         )
         key_values = ctypes.addressof(self._key_values)
-        made = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
-        made.references = rotations, sinusoids, screen
-        return made
+        arguments = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
+        arguments.references = rotations, sinusoids, screen
+        return arguments
 
     @functools.cached_property
     def _screen(self) -> Screen | None:
-        """The product to logits in eight bits, and the weights that refine the largest of them.
+        """The output projection in eight bits, and the weights with which the largest logits are recomputed.
 
-        Those that may be the largest are as precise as in the other products, the rest have errors of hundredths.
+        Logits that may be the largest are as precise as those of the full projection; errors of others are hundredths.
         """
         matrix = matrix_of(self._weights)
         if self.precision == "int8" or self.settings.output_bias:
@@ -270,7 +270,7 @@ class NativeModel:
 
 
 def laid_out(settings: ModelSettings, weights: Weights, vocabulary: int, precision: str) -> NativeModel | None:
-    """Return a model laid out for the kernels; None if there are none for it here."""
+    """Return a model in the layout of the kernels; None if they are not available or do not support it."""
     products = products_of(settings, weights, precision) if has_kernels(settings) else None
     return None if products is None else NativeModel(settings, weights, products, vocabulary, precision)
 
@@ -292,7 +292,7 @@ def _sinusoids(positions: int, dim: int) -> Floats:
 def _angles(positions: int, width: int) -> NDArray[np.float64]:
     """Return the angles (P, d/2): m · 10000^(-2i/d) for the i-th pair of numbers at position m.
 
-    Their products are rounded to fp32, as in training; functions of them are computed in fp64.
+    The products are rounded to fp32, as in training; their sines and cosines are computed in fp64.
     """
     exponents = np.arange(0, width, 2, dtype=np.float32) * np.float32(-math.log(10000.0) / width)
     frequencies = np.exp(exponents.astype(np.float64)).astype(np.float32)

@@ -1,6 +1,6 @@
 """Whole searches on CPUs in C++ (search.cpp), without torch.
 
-B sentences, K places for hypotheses of each, n that are returned, P positions, V vocabulary.
+B sentences, K places for hypotheses and n returned hypotheses of each, P positions, V vocabulary.
 """
 
 import ctypes
@@ -15,32 +15,32 @@ from nmt.kernels.compiling import checked, library
 from nmt.kernels.constant_products import Floats, address, empty
 from nmt.kernels.native import ENCODER_ROWS, NativeModel
 
-# Of each sentence, its finished hypotheses: ids with `<s>` and anything behind them, log-probabilities, and lengths
-# with `</s>`; 0 where there is none.
+# The finished hypotheses of each sentence: ids with `<s>`, then arbitrary ids, log-probabilities, and lengths with
+# `</s>`; a length is 0 where there is no hypothesis.
 Finished = tuple[list[list[list[int]]], list[list[float]], list[list[int]]]
 
 
-ACTIVE_HYPOTHESES = 480  # of a batch in a search; the caches of more do not fit into the processor's cache
+ACTIVE_HYPOTHESES = 480  # in a batch of a search; the KV caches of more do not fit into the processor's cache
 
 _LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
-_STEPS = 16  # of a search in one call, which signals do not interrupt
+_STEPS = 16  # steps of a search in one call to C++, which signals do not interrupt
 
 
 class SearchRules(NamedTuple):
-    """What a step of a search is computed with, besides the state."""
+    """The parameters of a step of a search, besides its state."""
 
     penalties: Sequence[float]  # of lengths 0 … P
     margin: float  # infinite in an exact search
     growth_divisor: int
-    is_greedy: bool  # or sampling: each hypothesis is extended by one token
+    is_greedy: bool  # greedy search or sampling: each hypothesis is extended by one token
     log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
-    no_repeat_ngram: int = 0  # tokens of a run that may not occur twice; 0: any run may
+    no_repeat_ngram: int = 0  # length of the n-grams that may not occur twice; 0: no such rule
     temperature: float = 0.0  # of sampling; 0: the best tokens are chosen
     top_p: float = 1.0
 
 
 class SearchBatch(NamedTuple):
-    """What is searched: source ids with `</s>`, the longest outputs, and ids that the hypotheses begin with."""
+    """The input of a search: source ids with `</s>`, length limits of outputs, and required prefixes."""
 
     sentences: Sequence[Sequence[int]]
     limits: Sequence[int]
@@ -78,9 +78,9 @@ class _Search(ctypes.Structure):
 
 
 def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, int], rules: SearchRules) -> Finished:
-    """Search as `nmt.decoding.search.Search` does, with K hypotheses of each sentence, of which n are returned.
+    """Search as `nmt.decoding.search.Search` does with K hypotheses of each sentence; return n of each.
 
-    Of several models, the probabilities are averaged. Sizes are (K, n). See search.cpp.
+    The probabilities of several models are averaged. `sizes` are (K, n). See search.cpp.
     """
     beam, best = sizes
     count, positions = len(batch.sentences), max(batch.limits)
@@ -103,14 +103,14 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     assert batch.noise is None or batch.noise.shape == (count, beam, positions)
     candidates, as_log_probs = 1 if rules.is_greedy else beam + 1, rules.log_probs or not rules.is_greedy
     flags = candidates, rules.growth_divisor, rules.is_greedy, as_log_probs, rules.no_repeat_ngram
-    pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
-    of_cells = (_POINTER * len(models))(*map(address, cells))
+    model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
+    cell_pointers = (_POINTER * len(models))(*map(address, cells))
     search = _Search(
         *map(address, (ids, offsets, source_lengths)), longest,
         (*map(address, state.values()), count, beam, best, positions),
         (address(penalties), *flags, rules.margin, rules.temperature, rules.top_p),
-        *(address(required), address(batch.noise), ctypes.addressof(pointers), len(models)),
-        ctypes.addressof(of_cells),
+        *(address(required), address(batch.noise), ctypes.addressof(model_pointers), len(models)),
+        ctypes.addressof(cell_pointers),
     )  # fmt: skip
     loaded = library()
     assert loaded is not None
@@ -123,13 +123,13 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
 
 
 def _cells(model: NativeModel, count: int) -> NDArray[Any]:
-    """Return so many cells of each layer, of a key and a value."""
+    """Return `count` cells, each for a key and a value, of each layer."""
     dtype = np.float32 if model.precision == "fp32" else np.uint16  # bf16
     return empty((model.settings.decoder_layers, count, 2 * model.dim), dtype)
 
 
 def _required(batch: SearchBatch) -> NDArray[np.int64] | None:
-    """Return the prefixes (B, P), behind them -1; None if there are none."""
+    """Return the prefixes (B, P), followed by -1; None if there are none."""
     if batch.prefixes is None:
         return None
     required = np.full((len(batch.sentences), max(batch.limits)), -1)

@@ -1,7 +1,7 @@
 // Products with constant weights. constant_products.py describes the arguments.
 #include "kernels.h"
 
-// A tile of a product: with an input of each row and a vector of weights, its sums are in all registers.
+// The size of a tile of a product: its sums, an input of each row and a vector of weights fill all registers.
 constexpr long VECTORS = REGISTERS / 8, ROWS = (REGISTERS - 1) / (VECTORS + 1), WIDTH = VECTORS * LANES;
 constexpr long INPUT_ROWS = 16 * ROWS;                  // rows whose converted inputs stay in the cache
 constexpr long AMX_INPUT_ROWS = 128;                   // the same, with AMX
@@ -9,9 +9,9 @@ typedef int Word __attribute__((may_alias));
 typedef signed char Bytes __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
 typedef short Shorts __attribute__((vector_size(4 * LANES)));
 
-// A precision has DEPTH inputs of a row in 32 bits; `load` returns as many weights of an output in each lane, and `add`
-// adds their products. A tile has at least SUMS sums where it can: so many additions are under way at a time. Besides
-// them, registers hold all weights of a tile if it is BY_ROW (where `add` itself may need one), else its inputs.
+// A precision packs DEPTH inputs of a row into 32 bits; `load` returns as many weights of an output in each lane, and
+// `add` adds their products. If possible, a tile has at least SUMS sums: so many additions are in flight at a time.
+// Besides the sums, registers hold all weights of a tile if BY_ROW (`add` itself may need a register), else its inputs.
 struct FP32 {
     typedef float Input;
     typedef Floats Sums;
@@ -86,7 +86,7 @@ struct INT8 {
 #endif
     static float convert(Input* to, const float* x, long count) {
         Floats largest = Floats{} + 1e-30f;
-        Ints not_numbers{};  // which the maximum does not keep
+        Ints not_numbers{};  // NaN, which the maximum does not propagate
         for (long i = 0; i < count; i += LANES) {
             const Floats numbers = *(Floats*)(x + i);
             largest = larger(largest, larger(numbers, -numbers));
@@ -98,14 +98,14 @@ struct INT8 {
     }
 };
 
-// What follows the sums of a vector of outputs: they are stored `at` that place, and begin at this column.
+// Scale a vector of outputs from `column` on, add the bias, apply ReLU if `relu`, and store it at index `at`.
 static void finish(const Product& p, Floats y, long column, long at, float* out, bool relu) {
     y = y * *(Floats*)(p.scales + column) + *(Floats*)(p.bias + column);
     if (relu) y = y < 0 ? Floats{} : y;
     *(Floats*)(out + at) = y;
 }
 
-// R rows of converted inputs times the weights of G tiles of VECTORS vectors of outputs, from this column on.
+// R rows of converted inputs times the weights of G tiles of VECTORS vectors of outputs, from `column` on.
 template <class P, long R, long G>
 static void tile(const Product& p, const Word* inputs, const float* scales, long column, float* out, bool relu) {
     constexpr long W = G * VECTORS;
@@ -143,8 +143,8 @@ static void tile(const Product& p, const Word* inputs, const float* scales, long
         }
 }
 
-// A tile of at most ROWS rows, from this column on; returns the column behind it. A sum waits for the one before it, so
-// if there are no other rows, few rows have several tiles of outputs together.
+// Compute a tile of at most ROWS rows from `column` on; return the column after it. An addition waits for the previous
+// one, so if there are no other rows (`alone`), few rows compute several tiles of outputs together.
 template <class P, long R = ROWS>
 static long tile_of(
     long rows, bool alone, const Product& p, const Word* inputs, const float* scales, long column, float* out, bool relu
@@ -165,11 +165,11 @@ static void multiply(const Product& p, float* out, const float* x, long rows, bo
     for (; rows > 0; rows -= INPUT_ROWS, x += INPUT_ROWS * p.inputs, out += INPUT_ROWS * p.outputs) {
         const long count = std::min(INPUT_ROWS, rows), tiles = (count + ROWS - 1) / ROWS;
         for (long r = 0; r < count; r++) scales[r] = P::convert(&converted[r * p.inputs], x + r * p.inputs, p.inputs);
-        for (long column = 0, behind; column < p.outputs; column = behind)
+        for (long column = 0, next_start; column < p.outputs; column = next_start)
             for (long t = 0, r = 0, next; t < tiles; t++, r = next) {
                 next = (t + 1) * count / tiles;
                 const Word* inputs = (const Word*)&converted[r * p.inputs];
-                behind = tile_of<P>(next - r, tiles == 1, p, inputs, &scales[r], column, out + r * p.outputs, relu);
+                next_start = tile_of<P>(next - r, tiles == 1, p, inputs, &scales[r], column, out + r * p.outputs, relu);
             }
     }
 }
@@ -190,17 +190,17 @@ static void multiply_tiles(const Product& p, float* out, const float* x, long ro
         BF16::convert(converted, x, count * p.inputs);
         for (long o = 0; o < p.outputs; o += pair)
             for (long row = 0; row < count; row += pair) {
-                const Bfloat16* of_rows = converted + row * p.inputs;
+                const Bfloat16* row_inputs = converted + row * p.inputs;
                 const Ints* weights = (const Ints*)p.weights + o / WIDTH * VECTORS * depth + o / LANES % VECTORS;
                 const bool both = row + LANES < count;
                 _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
                 for (long i = 0; i < depth; i += LANES) {
-                    _tile_loadd(4, of_rows + 2 * i, 2 * p.inputs);
+                    _tile_loadd(4, row_inputs + 2 * i, 2 * p.inputs);
                     _tile_loadd(6, weights + i * VECTORS, VECTORS * 64);
                     _tile_loadd(7, weights + i * VECTORS + 1, VECTORS * 64);
                     _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
                     if (!both) continue;
-                    _tile_loadd(5, of_rows + LANES * p.inputs + 2 * i, 2 * p.inputs);
+                    _tile_loadd(5, row_inputs + LANES * p.inputs + 2 * i, 2 * p.inputs);
                     _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
                 }
                 _tile_stored(0, sums[0], 64); _tile_stored(1, sums[1], 64);

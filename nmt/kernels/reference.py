@@ -1,7 +1,7 @@
-"""The operations of the model in plain torch: what the paper says, and the oracle of the faster implementations.
+"""The operations of the model in plain torch, as in the paper: the reference for the faster implementations.
 
 B sentences, S source length, T target length, D width, H heads, d = D/H, V vocabulary; N and M rows of two sides of a
-batch, I inputs, O outputs of a product. While decoding: K hypotheses of each sentence, N of all, P positions.
+batch, I inputs and O outputs of a product. In decoding: K hypotheses per sentence, N hypotheses in all, P positions.
 """
 
 import math
@@ -17,47 +17,47 @@ from nmt.batching.batch import Batch, Rows
 from nmt.text.tokenizer import EOS, PAD
 
 Precision = Literal["fp32", "bf16", "int8"]
-# Of residual connections: x and the output y (..., D) of the sublayer before, which is not added to it yet.
+# The residual stream x and the output y of the previous sublayer, which is not added to x yet, both (..., D).
 Residual = tuple[Tensor, Tensor | None]
 KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
-Results = Callable[[], list[float]]  # waits for numbers that a device computes
-Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries (B, H, T, d), and a mask; (B, H, T, d)
+Results = Callable[[], list[float]]  # waits until a device has computed numbers, and returns them
+Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries, keys and values, and mask; (B, H, T, d)
 Result = TypeVar("Result")
 Input = TypeVar("Input", Rows, Batch)
-_BLOCK = 64  # numbers, of which only the maximum is compared at first
+_BLOCK = 64  # columns of a block; `largest` first compares the maxima of blocks
 
 
 @dataclass
 class Places:
-    """The places of hypotheses in a search, K of each of B sentences, and the cells that each one attends to.
+    """The places of hypotheses in a search, K for each of B sentences, and the cells that each hypothesis attends to.
 
-    A cell holds the key and the value of one token. The token at a position of a hypothesis is in the cell of the place
-    that the hypothesis, or the one that it continues, had at that position: so cells are written once and never move.
+    A cell holds the key and the value of one token. The token that a hypothesis has at a position is in the cell of the
+    place where the hypothesis, or its ancestor, was at that position: each cell is written once and never moved.
     """
 
-    rows: Tensor  # (N) the places of B·K whose next tokens are computed
+    rows: Tensor  # (N) indices, among all B·K places, of those whose next tokens are computed
     lengths: Tensor  # (B) cells that a hypothesis of the sentence attends to, the newest included
-    ancestors: Tensor | None  # (B, K, P) the place at each position; None: all hypotheses of a sentence read the same
+    ancestors: Tensor | None  # (B, K, P) the place whose cell is read at each position; None: one for all
     beam: int  # K
-    longest: int  # no length is greater
+    longest: int  # an upper bound of `lengths`
 
 
 class Kernels:
-    """The operations of the model on one device in one precision; this class has them in plain torch.
+    """The operations of the model on one device in one precision; this class implements them in plain torch.
 
-    In bf16 the operands and results of products are rounded to it, and their sums are fp32, as is everything else.
+    In bf16, the operands and results of products are rounded to bf16; their sums and everything else are fp32.
     """
 
     name = "torch"
-    encoder_multiple: ClassVar[int] = 1  # of rows that are encoded in a search
-    # least and largest share of the rate of matrix products that trainings reach
+    encoder_multiple: ClassVar[int] = 1  # a search encodes a multiple of so many rows
+    # lowest and highest share of the speed of matrix products that training reaches
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
     chunk_logits: ClassVar[int] = 2**25  # logits in memory at a time in training
-    uses_cores: ClassVar[bool] = False  # whether several batches are searched at a time, one by each core
-    active_hypotheses: ClassVar[int | None] = None  # the most of a batch in a search; None: any number
+    uses_cores: ClassVar[bool] = False  # whether batches are searched in parallel, one on each core
+    active_hypotheses: ClassVar[int | None] = None  # the most in a batch of a search; None: no limit
     search_scale: int = 1  # the factor on the default `decode.batch_tokens`
-    # Steps of a search between two fetches of its state. If there is one, hypotheses that have ended are left out of
-    # the next step. If there are more, all places are computed, and the host reads a fetch after the steps behind it.
+    # Steps of a search between two fetches of its state. With 1, each step computes only active hypotheses. With more,
+    # each step computes all places, and the host reads the result of a fetch after it has dispatched the next steps.
     steps_per_fetch: ClassVar[int] = 1
     fused_beam: ClassVar[int] = 0  # the widest beam for which `advance`, see `nmt.decoding.beam`, is one kernel
     advance: ClassVar[Callable[..., None]]
@@ -65,7 +65,7 @@ class Kernels:
 
     def __init__(self, device: torch.device, precision: Precision = "fp32") -> None:
         self.device, self.precision = device, precision
-        self.dtype = torch.bfloat16 if precision == "bf16" else None  # of products, None as it is
+        self.dtype = torch.bfloat16 if precision == "bf16" else None  # of the operands of products; None: unchanged
         self.problem: str | None = None  # why faster kernels cannot be used here
 
     @property
@@ -75,11 +75,11 @@ class Kernels:
 
     @property
     def description(self) -> str:
-        """What computes, where, and in which precision."""
+        """The implementation, the kind of device, and the precision."""
         return f"{self.name}, {self.kind}, {self.precision}"
 
     def sizes(self, source: int, target: int) -> tuple[int, int]:
-        """Return the numbers of rows to which a batch with so many is filled, see `nmt.batching.batch.assemble`."""
+        """Return the numbers of rows to which a batch of this size is filled, see `nmt.batching.batch.assemble`."""
         return max(1, source), max(1, target)
 
     def sent(self, tensor: Tensor) -> Tensor:
@@ -91,11 +91,11 @@ class Kernels:
         return lambda: [tensor.cpu() for tensor in tensors]
 
     def seed(self, seed: int) -> None:
-        """Set what the random numbers of the next forward pass are a function of."""
+        """Set the seed of the random numbers of the next forward pass."""
         torch.manual_seed(seed)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
-        """Return x (..., I) times the transpose of weight (O, I), plus bias (O), followed by ReLU if asked for."""
+        """Return x (..., I) times the transpose of weight (O, I), plus bias (O); then ReLU if `relu`."""
         x, weight, bias = self.rounded(x), self.rounded(weight), None if bias is None else self.rounded(bias)
         output = F.linear(x, weight, bias)
         return output.relu() if relu else output
@@ -117,10 +117,10 @@ class Kernels:
         return F.dropout(x, p)
 
     def rotate(self, projected: Tensor, heads: int, positions: Tensor) -> Tensor:
-        """Rotate queries and keys by angles in proportion to their positions (N) (Su et al. 2021).
+        """Rotate queries and keys by angles proportional to their positions (N) (Su et al. 2021).
 
-        The product of a query at m and a key at n then depends on their contents and on n - m only. Queries, keys and
-        values are side by side, (N, 3D); values stay as they are, and a cache holds rotated keys.
+        The product of a query at position m and a key at position n then depends only on their contents and on n - m.
+        Queries, keys and values are side by side (N, 3D); values are not rotated, and a cache holds rotated keys.
         """
         dim = projected.size(1) // 3
         angles = rotary_angles(positions, dim // heads, projected)
@@ -145,8 +145,8 @@ class Kernels:
     ) -> Tensor:
         """Return softmax(Q K^T / sqrt(d)) V (N, D) of the one query (N, D) of each hypothesis.
 
-        Cells are (P, B, K, 2D), of the source (P, B, 1, 2D), keys and values side by side; those of other positions
-        than `places` tells may hold anything. The newest keys and values (N, 2D) are first written to their cells.
+        Cells are (P, B, K, 2D), those of the source (P, B, 1, 2D), keys and values side by side; cells to which
+        `places` does not refer may hold anything. The newest keys and values (N, 2D) are first written to their cells.
         """
         return attend_step_by_gather(queries, cells, places, newest, (heads, _dot_product()))
 
@@ -155,53 +155,53 @@ class Kernels:
     ) -> tuple[Tensor, Tensor]:
         """Return the log-probabilities of the C best next tokens of each row, best first, and the tokens, (N, C).
 
-        Logits are (N, V) and may be overwritten. Padding, `<unk>` and `<s>` are never generated, and rows that must end
-        (N) only `</s>`; these tokens keep their share of the probability. Only the best tokens are normalised: within a
-        row, log p = logit - normalizer ranks as the logits do. Unless `as_log_probs`, logits themselves are returned.
+        Logits (N, V) may be overwritten. Padding, `<unk>` and `<s>` are never generated, and rows that must end (N)
+        generate only `</s>`; the probability of excluded tokens is not redistributed. Only the best tokens are
+        normalised: log p = logit - normalizer has the order of the logits. Unless `as_log_probs`, logits are returned.
         """
         logits = logits.float()
         # log p of the first token is its logit - normalizer; log_softmax reads the logits twice, logsumexp four times
         normalizer = logits[:, :1] - logits.log_softmax(-1)[:, :1] if as_log_probs else 0.0
-        # to end rows takes a pass over the logits, which a host that waits for each step may save
+        # forcing `</s>` takes a pass over the logits; a host that waits for each step skips it if no row must end
         forbid(logits, must_end if self.steps_per_fetch > 1 or bool(must_end.any()) else None)
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
     def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
-        """Return how many of `count` sentences are searched at a time, and the positions of a source and of a target.
+        """Return the number of slots for `count` sentences, and the source and target positions of each slot.
 
-        The longest source and the longest output have so many positions; `tokens` is the number of source tokens for
-        which there should be space.
+        `source` and `target` are the lengths of the longest source and of the longest output; all slots together have
+        space for about `tokens` source tokens.
         """
         return count, source, target
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:
-        """Return what calls a function, always the same one; it may be recorded, and replayed from then on."""
+        """Return a function that calls its argument, always the same one; it may record a call and replay it later."""
         return lambda function: function()
 
     def recorded(
         self, function: Callable[[Input], Result], what: str, may_record: bool = True
     ) -> Callable[[Input], tuple[Input, Result]]:
-        """Return a function of rows or a batch in RAM, which are returned on the device, with the result.
+        """Return a function that copies rows or a batch to the device, and returns the copy and `function` of it.
 
-        It may be recorded, and replayed where as many come again; then its results are those of the last call only.
+        It may record `function` for each shape and replay the recording; then each call overwrites the last result.
         """
 
-        def call(given: Input) -> tuple[Input, Result]:
-            given = given.sent(self.sent)
-            return given, function(given)
+        def call(rows_or_batch: Input) -> tuple[Input, Result]:
+            rows_or_batch = rows_or_batch.sent(self.sent)
+            return rows_or_batch, function(rows_or_batch)
 
         return call
 
     def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
-        """Return what was made for the same key before, if recordings in it can be used again; else make it.
+        """Return the search that was made for the same key, if its recordings can be replayed; else make one.
 
-        It is a search of so many slots.
+        `slots` is the number of sentences that it searches at a time.
         """
         return make()
 
     def did_not_fit(self, size: tuple[int, int, int]) -> None:
-        """Return fewer slots from `search_size` for such lengths, after a search of this size did not fit."""
+        """Make `search_size` return fewer slots for these lengths, after a search of this size ran out of memory."""
 
     def loss(
         self,
@@ -260,10 +260,10 @@ class Kernels:
         return (left.t() @ right).float()
 
     def round_weights(self, weights: Tensor) -> None:
-        """Take the weights of a training, all in one tensor, before the products of an update."""
+        """Prepare the trained weights, all in one tensor, for the products of an update."""
 
     def release_memory(self) -> bool:
-        """Release what is recorded and kept; return whether there was anything."""
+        """Release recordings and kept searches; return whether there were any."""
         return False
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
@@ -275,8 +275,8 @@ class Kernels:
                         weight.grad.div_(scale)
                 optimizer.step()
             return
-        # The fused optimizer divides gradients by grad_scale, and changes nothing if found_inf is 1: what it offers to
-        # torch.amp.GradScaler. So the host need not wait for a device, and dividing takes no pass over the gradients.
+        # The fused optimizer divides gradients by grad_scale, and changes nothing if found_inf is 1, as used by
+        # torch.amp.GradScaler. So the host does not wait for a device, and the division takes no pass of its own.
         optimizer.grad_scale = scale  # type: ignore[attr-defined]
         optimizer.found_inf = 1 - finite.float()  # type: ignore[attr-defined]
         optimizer.step()
@@ -319,10 +319,10 @@ class ProjectedLoss(torch.autograd.Function):
         hidden_gradients, matrix_gradient = [], None
         rows = max(1, kernels.chunk_logits // len(matrix))
         chunk = rows // 64 * 64 or rows  # oneDNN compiles a product for each number of rows
-        for part, of_part in zip(torch.split(hidden, chunk), torch.split(labels, chunk), strict=True):
+        for part, part_labels in zip(torch.split(hidden, chunk), torch.split(labels, chunk), strict=True):
             logits = kernels.product(part, matrix)
             logits = logits if bias is None else logits.add_(bias)
-            part_loss, part_nll, gradient = kernels.logits_to_gradient(logits, of_part, smoothing, vocabulary)
+            part_loss, part_nll, gradient = kernels.logits_to_gradient(logits, part_labels, smoothing, vocabulary)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(0, dtype=bias_gradient.dtype)
             loss, nll, gradient = loss + part_loss, nll + part_nll, gradient.to(hidden.dtype)
@@ -366,11 +366,11 @@ def attend_by_grid(
     outputs = []
     for (query_slice, query_rows), (key_slice, key_rows) in zip(rows[0].parts(), rows[1].parts(), strict=True):
         if not len(query_rows.ids) or not len(key_rows.ids):
-            outputs.append(0 * queries[query_slice])  # of fillers
+            outputs.append(0 * queries[query_slice])  # for filler sentences, which have no keys or no queries
             continue
         mask = key_rows.mask()
         if mask is not None:
-            # a sentence without keys attends to its padding, which is 0: weights of nothing would be NaN
+            # a sentence without keys attends to its padding, which is 0: a softmax over no keys would be NaN
             mask = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
         (q,) = split_heads(query_rows.grid(queries[query_slice]), 1, heads)
         k, v = split_heads(key_rows.grid(keys_values[key_slice]), 2, heads)
@@ -390,12 +390,12 @@ def attend_step_by_gather(
         cells[lengths[:, 0] - 1, sentences, places.rows % places.beam] = newest.to(cells.dtype)
     positions = torch.arange(places.longest, device=cells.device)
     if places.ancestors is None:
-        at = torch.zeros_like(sentences).unsqueeze(1)
+        read_places = torch.zeros_like(sentences).unsqueeze(1)
     else:
-        at = places.ancestors[:, :, : places.longest].flatten(0, 1)[places.rows]  # (N, P)
+        read_places = places.ancestors[:, :, : places.longest].flatten(0, 1)[places.rows]  # (N, P)
     visible = positions < lengths  # (N, P)
-    read = cells[positions, sentences.unsqueeze(1), at.long()]  # (N, P, 2D)
-    keys, values = split_heads(read.masked_fill(~visible.unsqueeze(2), 0), 2, heads)
+    gathered = cells[positions, sentences.unsqueeze(1), read_places.long()]  # (N, P, 2D)
+    keys, values = split_heads(gathered.masked_fill(~visible.unsqueeze(2), 0), 2, heads)
     (q,) = split_heads(queries.unsqueeze(1), 1, heads)
     return merge_heads(attention(q, (keys, values), visible[:, None, None])).flatten(0, 1)
 
@@ -419,11 +419,11 @@ def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
         top = numbers.topk(min(count, vocabulary))
         return top.values, top.indices
     by_block = numbers.view(rows, blocks, _BLOCK)
-    chosen = by_block.amax(-1).topk(count).indices  # (N, C)
-    first = torch.arange(rows, device=numbers.device).unsqueeze(1) * blocks
-    candidates = by_block.flatten(0, 1).index_select(0, (first + chosen).flatten()).view(rows, -1)  # (N, C·64)
-    values, places = candidates.topk(count)
-    return values, chosen.gather(1, places // _BLOCK) * _BLOCK + places % _BLOCK
+    best_blocks = by_block.amax(-1).topk(count).indices  # (N, C)
+    starts = torch.arange(rows, device=numbers.device).unsqueeze(1) * blocks
+    candidates = by_block.flatten(0, 1).index_select(0, (starts + best_blocks).flatten()).view(rows, -1)  # (N, C·64)
+    values, candidate_columns = candidates.topk(count)
+    return values, best_blocks.gather(1, candidate_columns // _BLOCK) * _BLOCK + candidate_columns % _BLOCK
 
 
 def split_heads(x: Tensor, count: int, heads: int) -> tuple[Tensor, ...]:

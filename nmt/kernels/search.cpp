@@ -25,7 +25,7 @@ struct Beams {  // B sentences, K = beam, n = best, P = positions: shapes are th
         std::fill_n(finished_lengths + sentence * best, best, 0);
     }
 
-    // A place has a hypothesis with one more token, or none (log_prob is -inf).
+    // Put a hypothesis with one more token into a place, or none if log_prob is -inf.
     void extend(long sentence, long place, float log_prob, long token) const {
         const bool is_active = log_prob > -INFINITY;
         log_probs[sentence * beam + place] = log_prob;
@@ -41,7 +41,7 @@ struct Candidate {
     long parent, token;
 };
 
-// Insert into a list in descending order, behind equal ones; the last one is lost.
+// Insert into a list in descending order, after equal candidates; the last candidate is dropped.
 static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
     auto at = list.end() - 1;
     for (; at > list.begin() && candidate.log_prob > at[-1].log_prob; at--) *at = at[-1];
@@ -54,7 +54,7 @@ struct Rules {  // of a search; greedy search takes one candidate of each hypoth
     float margin, temperature, top_p;  // temperature: of sampling, else 0
 };
 
-// The `count` largest logits, and their tokens; of a token that is forced, only this one.
+// Fill the list with the largest logits and their tokens, or with the forced token only.
 static void best_tokens(const float* logits, long forced, long stride, std::vector<Candidate>& list) {
     std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, EOS});
     if (forced >= 0) {
@@ -97,8 +97,8 @@ static long draw(const float* logits, long vocabulary, float number, const Rules
     return std::min(token, last);
 }
 
-// Beam search, as `nmt.decoding.beam.advance`. Places are those of active hypotheses, ascending; each has its best next
-// tokens. An exact search has an infinite margin. A sentence with a number that is none gets no hypothesis.
+// Beam search, as `nmt.decoding.beam.advance`. `places` are those of active hypotheses, ascending, with the best next
+// tokens of each. The margin of an exact search is infinite. A sentence with NaN gets no hypothesis.
 static void advance(
     const Beams& b, const std::vector<long>& places, const float* next_log_probs, const long* next_tokens,
     const Rules& rules
@@ -114,7 +114,7 @@ static void advance(
             for (long i = 0; i < rules.candidates; i++) {
                 const float log_prob = b.log_probs[*at] + next_log_probs[i];
                 are_numbers &= log_prob == log_prob;
-                if (!(log_prob > list.back().log_prob)) break;  // nor is the rest
+                if (!(log_prob > list.back().log_prob)) break;  // nor are the other candidates
                 insert(list, {log_prob, *at % b.beam, next_tokens[i]});
             }
             next_log_probs += rules.candidates, next_tokens += rules.candidates;
@@ -172,7 +172,7 @@ static void extend_each(
 }
 
 struct Search {
-    const long *ids, *offsets;  // of all sources, one behind the other; (B + 1) where each begins, and their number
+    const long *ids, *offsets;  // of all sources, one after the other; (B + 1) first id of each, and the number of ids
     const long *source_lengths, longest;  // (B); the greatest of them
     Beams beams;
     Rules rules;
@@ -198,7 +198,7 @@ struct Search {
         return token < 0 && beams.limits[sentence] == length ? EOS : token;
     }
 
-    // Set the logits of tokens that would repeat a run of tokens of a hypothesis.
+    // Set the logits of tokens that would repeat an n-gram of a hypothesis to -inf.
     void forbid_repeated(float* logits, long place) const {
         const long size = rules.no_repeat_ngram, length = beams.lengths[place / beams.beam];
         const int* tokens = beams.history_of(place / beams.beam, place % beams.beam);
@@ -222,9 +222,9 @@ static void encode_sources(const Search& s, long model, long first, long end) {
         m.key_values[layer]->multiply(keys_values.numbers, memory.numbers, count);
         Number* cells = (Number*)s.of_source(model, layer, 2 * dim * sizeof(Number));
         for (long sentence = first; sentence < end; sentence++) {
-            const float* from = keys_values.numbers + offsets[sentence - first] * 2 * dim;
-            Number* to = cells + sentence * s.longest * 2 * dim;
-            for (long i = 0; i < s.source_lengths[sentence] * 2 * dim; i++) to[i] = from[i];
+            const float* source = keys_values.numbers + offsets[sentence - first] * 2 * dim;
+            Number* cell = cells + sentence * s.longest * 2 * dim;
+            for (long i = 0; i < s.source_lengths[sentence] * 2 * dim; i++) cell[i] = source[i];
         }
     }
 }
@@ -252,20 +252,21 @@ static float log_sum(float x, float y) {
     return gap < INFINITY ? std::max(x, y) + std::log1p(std::exp(-gap)) : gap == gap ? std::max(x, y) : x + y;
 }
 
-// The logits of a block of rows; of several models log(sum of p / count), with `others` as space.
+// The logits of a block of rows; with several models log(sum of p / count). `others` is scratch memory.
 static void mean_logits(
     const Search& s, const std::vector<float*>& hidden, long row, long rows, float* logits, float* others
 ) {
     for (long m = 0; m < s.count; m++) {
         const Output& output = s.models[m]->output;
         const long stride = output.product->outputs;
-        float* to = m ? others : logits;
-        output.logits(to, hidden[m] + row * s.models[m]->decoder.dim, rows);
+        float* model_logits = m ? others : logits;
+        output.logits(model_logits, hidden[m] + row * s.models[m]->decoder.dim, rows);
         for (long i = 0; s.count > 1 && i < rows; i++) {
-            float *of_row = to + i * stride, *sum = logits + i * stride;
-            const float normalizer = normalizer_of(of_row, output.vocabulary, stride, true) + std::log((float)s.count);
+            float *row_logits = model_logits + i * stride, *sum = logits + i * stride;
+            const float normalizer =
+                normalizer_of(row_logits, output.vocabulary, stride, true) + std::log((float)s.count);
             for (long token = 0; token < output.vocabulary; token++) {
-                const float x = of_row[token] - normalizer;
+                const float x = row_logits[token] - normalizer;
                 sum[token] = m ? log_sum(sum[token], x) : x;
             }
         }
@@ -279,7 +280,7 @@ static Candidate drawn(const Search& s, const float* logits, long place, long vo
     return {logits[token], 0, token};
 }
 
-// At most so many steps of all hypotheses; returns whether any is active.
+// Extend all hypotheses by at most `steps` tokens; return whether any is active.
 static bool advance_all(const Search& s, long steps) {
     const Beams& b = s.beams;
     const Rules& rules = s.rules;
@@ -305,14 +306,14 @@ static bool advance_all(const Search& s, long steps) {
         for (long row = 0; row < count; row++) {
             if (row % block == 0)
                 mean_logits(s, hidden, row, std::min(block, count - row), logits.numbers, others.numbers);
-            float* of_row = logits.numbers + row % block * stride;
-            const float normalizer = normalizer_of(of_row, vocabulary, stride, rules.as_log_probs);
+            float* row_logits = logits.numbers + row % block * stride;
+            const float normalizer = normalizer_of(row_logits, vocabulary, stride, rules.as_log_probs);
             const long forced = s.forced(rows[row]);
-            if (forced < 0) s.forbid_repeated(of_row, rows[row]);
+            if (forced < 0) s.forbid_repeated(row_logits, rows[row]);
             if (rules.temperature && forced < 0 && normalizer == normalizer)
-                best[0] = drawn(s, of_row, rows[row], vocabulary);
+                best[0] = drawn(s, row_logits, rows[row], vocabulary);
             else
-                best_tokens(of_row, forced, stride, best);
+                best_tokens(row_logits, forced, stride, best);
             for (long i = 0; i < rules.candidates; i++) {
                 log_probs[row * rules.candidates + i] = best[i].log_prob - normalizer;
                 tokens[row * rules.candidates + i] = best[i].token;
@@ -326,7 +327,7 @@ static bool advance_all(const Search& s, long steps) {
 }
 
 extern "C" {
-// Encode all sources, about so many tokens at a time; each sentence gets its first hypothesis, in sampling all.
+// Encode all sources, at most about `tokens` at a time; start one hypothesis per sentence, in sampling `beam`.
 long begin_search(const Search& s, long tokens) {
     return unless_out_of_ram([&] {
         const Beams& b = s.beams;
@@ -346,7 +347,7 @@ long begin_search(const Search& s, long tokens) {
     });
 }
 
-// At most so many steps of all hypotheses; returns whether any is active.
+// Extend all hypotheses by at most `steps` tokens; return whether any is active.
 long continue_search(const Search& s, long steps) {
     return unless_out_of_ram([&] { return advance_all(s, steps); });
 }

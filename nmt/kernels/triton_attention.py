@@ -37,7 +37,7 @@ def attend(
 ) -> Tensor:
     """Return softmax(Q Kᵀ / √d) V within each sentence, (N, D); differentiable.
 
-    queries (N, D) and keys_values (M, 2D); or keys_values None and queries (N, 3D), which are queries, keys and values
+    queries are (N, D) and keys_values (M, 2D); or keys_values is None, and queries (N, 3D) are queries, keys and values
     of the same rows side by side. With `causal`, which needs the latter, a row does not attend to later rows. A row
     whose sentence has no keys gets 0. The rows may be column ranges of wider matrices.
     """
@@ -125,7 +125,7 @@ def _with_adjacent_columns(x: Tensor) -> Tensor:
 
 
 def _grid(rows: Rows, heads: int, block: int) -> tuple[int, int, int]:
-    """Return the numbers of tiles, of heads, and of blocks of the largest tile; a function of its multiple of TILE."""
+    """Return the numbers of tiles, of heads, and of blocks in the largest tile, rounded up to a multiple of TILE."""
     return rows.tiles.size(0) - 1, heads, rows.longest_tiles * (TILE // block)
 
 
@@ -147,9 +147,9 @@ def _constants(queries: Tensor, heads: int, causal: bool) -> dict[str, Any]:
     }
 
 
-# what the kernels share
+# functions that the kernels share
 #
-# `first` is the first row of a block of BLOCK rows, `end` the row behind the last one that may be read or written.
+# `first` is the first row of a block of BLOCK rows, `end` the row after the last one that may be read or written.
 # Row numbers are int32, offsets of blocks int64, offsets in a block int32 again, because these need fewer registers.
 
 
@@ -227,7 +227,7 @@ def _scores(
 ) -> tl.tensor:  # fmt: skip
     """Return the scores (BLOCK queries, BLOCK keys) times log2(e), -inf where a row may not attend.
 
-    Rows from the ends on belong to no sentence.
+    Queries from `query_end` on and keys from `key_end` on belong to no sentence.
     """
     query = first_query + tl.arange(0, BLOCK)
     key = first_key + tl.arange(0, BLOCK)

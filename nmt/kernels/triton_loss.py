@@ -19,9 +19,9 @@ LOSS_WARPS = 8
 def loss_and_gradient(logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int) -> tuple[Tensor, Tensor]:
     """Return the sums of the smoothed losses and of the negative log-likelihoods, fp32, in nats.
 
-    The logits (n, padded V), contiguous, become the gradient p - q of the first sum, with the target distribution q of
-    `nmt.kernels.reference.Kernels.loss`. labels (n) int32. Rows whose label is padding count nothing; columns from
-    `vocabulary` on belong to no token. The gradients of both are 0.
+    The contiguous logits (n, padded V) are overwritten with the gradient p - q of the first sum; the distribution q is
+    that of `nmt.kernels.reference.Kernels.loss`. labels (n) int32. Rows whose label is padding have no loss; columns
+    from `vocabulary` on belong to no token. The gradients of both are 0.
     """
     rows = logits.size(0)
     sums = torch.empty(2, rows, dtype=torch.float32, device=logits.device)
@@ -51,7 +51,7 @@ def _loss_kernel(
     """
     row = tl.program_id(0)
     label = tl.load(labels + row)
-    counted = label != PADDING
+    has_loss = label != PADDING
     logits += row.to(tl.int64) * WIDTH
     label_logit = tl.load(logits + label).to(tl.float32)
     largest = float("-inf")
@@ -66,12 +66,12 @@ def _loss_kernel(
         largest = new_largest
     normalizer = largest + tl.log(tl.sum(exponentials, 0))
     loss = normalizer - (1 - SMOOTHING - SHARE) * label_logit - SHARE * tl.sum(total, 0)
-    tl.store(sums + row, tl.where(counted, loss, 0.0))
-    tl.store(sums + rows + row, tl.where(counted, normalizer - label_logit, 0.0))
+    tl.store(sums + row, tl.where(has_loss, loss, 0.0))
+    tl.store(sums + rows + row, tl.where(has_loss, normalizer - label_logit, 0.0))
     tl.debug_barrier()  # all threads have read the logit of the label before one overwrites it
     for first in range(0, WIDTH, BLOCK):
         column = first + tl.arange(0, BLOCK)
         z = tl.load(logits + column, mask=column < V, other=float("-inf")).to(tl.float32)
         q = tl.where(column == PADDING, 0.0, SHARE) + tl.where(column == label, 1 - SMOOTHING - SHARE, 0.0)
-        gradient = tl.where(counted & (column < V), tl.exp(z - normalizer) - q, 0.0)
+        gradient = tl.where(has_loss & (column < V), tl.exp(z - normalizer) - q, 0.0)
         tl.store(logits + column, gradient.to(logits.dtype.element_ty), mask=column < WIDTH)

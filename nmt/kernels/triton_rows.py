@@ -1,7 +1,7 @@
 """Operations on matrices of rows on a GPU, in Triton: layer norm, dropout, rotation, gradients of ReLU and biases.
 
 N rows, D width, O outputs. All arithmetic is fp32. Sums over rows have two stages: each program sums its own rows, and
-another kernel these partial sums; so the result does not depend on which program finishes first.
+another kernel adds the partial sums; so the result does not depend on which program finishes first.
 """
 
 import math
@@ -13,9 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-NORM_NUMBERS = 2048  # of a block of rows, as far as D permits
+NORM_NUMBERS = 2048  # in a block of rows, unless a single row has more
 NORM_WARPS = 4
-NORM_PROGRAMS = 528  # with a partial sum each in the backward pass
+NORM_PROGRAMS = 528  # of the backward pass at most, each with a partial sum
 
 DROPOUT_BLOCK = 1024  # random numbers are drawn for four times as many elements at once
 DROPOUT_WARPS = 4
@@ -35,10 +35,10 @@ LOG_BASE = tl.constexpr(math.log(10000.0))  # the wavelengths of rotary position
 
 @dataclass(frozen=True)
 class Dropout:
-    """A place in a model at which numbers are set to 0 with probability p, and the others divided by 1 - p.
+    """A place in a model where numbers are set to 0 with probability p, and the others divided by 1 - p.
 
-    What is dropped depends on the seed (1), an integer on the device, on the site, which numbers the places, and on row
-    and column.
+    The mask is a function of the seed (1), an integer on the device, of the site, which is the number of the place, and
+    of row and column.
     """
 
     p: float
@@ -47,12 +47,12 @@ class Dropout:
 
     @property
     def threshold(self) -> int:
-        """Random numbers of 31 bits below it drop what they are for."""
+        """The bound below which a random number of 31 bits drops its element."""
         return round(self.p * 2**31)
 
     @property
     def scale(self) -> float:
-        """What the others are multiplied by."""
+        """The factor by which elements that are kept are multiplied."""
         return 1 / (1 - self.p)
 
 
@@ -64,8 +64,8 @@ def add_norm(
 ) -> tuple[Tensor, Tensor]:
     """Return z = x + dropout(y) for a residual (x, y), both (N, D), and the layer norm of z in `dtype`; differentiable.
 
-    x and z are fp32, y is fp32 or bf16; without y, z is x. Whoever uses x afterwards uses z: then one kernel adds both
-    gradients. Gradients of weight and bias are added to `grad` at once if it is there.
+    x and z are fp32, y is fp32 or bf16; without y, z is x. Later layers must use z, not x: then one kernel adds both
+    gradients. Gradients of weight and bias are added to their `grad` if it exists.
     """
     outputs: tuple[Tensor, Tensor] = _AddNorm.apply(  # type: ignore[no-untyped-call]
         *residual, norm.weight, norm.bias, dropout, (dtype, norm.eps)
@@ -98,8 +98,8 @@ class _AddNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         z, weight, statistics, seed = ctx.saved_tensors
-        z_gradient, normalized = (None if gradient is None else gradient.contiguous() for gradient in gradients)
-        assert normalized is not None, "what is normalized is used"
+        z_gradient, output_gradient = (None if gradient is None else gradient.contiguous() for gradient in gradients)
+        assert output_gradient is not None, "the normalized output has no gradient"
         rows, width = z.shape
         constants = _norm_constants(width, ctx.dropout)
         programs = max(1, min(NORM_PROGRAMS, triton.cdiv(rows, constants["ROWS"])))
@@ -107,7 +107,7 @@ class _AddNorm(torch.autograd.Function):
         y_gradient = None if ctx.y_type is None else torch.empty(rows, width, dtype=ctx.y_type, device=z.device)
         sums = torch.empty(programs, 2, width, dtype=torch.float32, device=z.device)
         _add_norm_gradient_kernel[(programs,)](
-            z, weight, statistics, z_gradient, normalized, x_gradient, y_gradient, sums, seed, ctx.dropout.site,
+            z, weight, statistics, z_gradient, output_gradient, x_gradient, y_gradient, sums, seed, ctx.dropout.site,
             rows, programs, **constants,
         )  # fmt: skip
         return x_gradient, y_gradient, *add_sums(sums, *ctx.parameters), None, None
@@ -131,7 +131,7 @@ _compiled: Any = triton.jit(do_not_specialize=["rows", "programs", "site"])
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _kept(
+def _keep_mask(
     seed: tl.tensor, site: tl.tensor, row: tl.tensor, QUARTER: tl.constexpr, THRESHOLD: tl.constexpr,
     ROUNDS: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
@@ -140,7 +140,7 @@ def _kept(
     zero = number * 0
     a, b, c, d = tl.philox(tl.load(seed).to(tl.int64), number, zero, zero + site, zero, ROUNDS)
     random = tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
-    return (random >> 1).to(tl.int32) >= THRESHOLD  # 31 bits, so that the comparison has no sign to mistake
+    return (random >> 1).to(tl.int32) >= THRESHOLD  # 31 bits, so that there is no sign bit in the comparison
 
 
 @_compiled  # type: ignore[untyped-decorator]
@@ -155,21 +155,21 @@ def _add_norm_kernel(
     column = tl.arange(0, COLUMNS)[None, :]
     inside = column < D
     mask = (row < rows)[:, None] & inside
-    at = row.to(tl.int64)[:, None] * D + column
-    numbers = tl.load(x + at, mask=mask, other=0.0)
+    offsets = row.to(tl.int64)[:, None] * D + column
+    numbers = tl.load(x + offsets, mask=mask, other=0.0)
     if y is not None:
-        added = tl.load(y + at, mask=mask, other=0.0).to(tl.float32)
+        added = tl.load(y + offsets, mask=mask, other=0.0).to(tl.float32)
         if THRESHOLD:
-            added = tl.where(_kept(seed, site, row, COLUMNS // 4, THRESHOLD, ROUNDS), added * SCALE, 0.0)
+            added = tl.where(_keep_mask(seed, site, row, COLUMNS // 4, THRESHOLD, ROUNDS), added * SCALE, 0.0)
         numbers += added
-        tl.store(z + at, numbers, mask=mask)
+        tl.store(z + offsets, numbers, mask=mask)
     mean = tl.sum(numbers, 1) / D
     centered = tl.where(inside, numbers - mean[:, None], 0.0)
     deviation = 1 / tl.sqrt(tl.sum(centered * centered, 1) / D + EPSILON)
     scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
     result = centered * deviation[:, None] * scale + shift
-    tl.store(normalized + at, result.to(normalized.dtype.element_ty), mask=mask)
+    tl.store(normalized + offsets, result.to(normalized.dtype.element_ty), mask=mask)
     tl.store(statistics + row, mean, mask=row < rows)
     tl.store(statistics + rows + row, deviation, mask=row < rows)
 
@@ -194,26 +194,26 @@ def _add_norm_gradient_kernel(
     for first in range(tl.program_id(0) * ROWS, rows, programs * ROWS):
         row = first + tl.arange(0, ROWS)
         mask = (row < rows)[:, None] & inside
-        at = row.to(tl.int64)[:, None] * D + column
+        offsets = row.to(tl.int64)[:, None] * D + column
         mean = tl.load(statistics + row, mask=row < rows, other=0.0)
         deviation = tl.load(statistics + rows + row, mask=row < rows, other=0.0)
-        n = (tl.load(z + at, mask=mask, other=0.0) - mean[:, None]) * deviation[:, None]
+        n = (tl.load(z + offsets, mask=mask, other=0.0) - mean[:, None]) * deviation[:, None]
         n = tl.where(inside, n, 0.0)
-        g = tl.load(gradient + at, mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(gradient + offsets, mask=mask, other=0.0).to(tl.float32)
         weight_sum += g * n
         bias_sum += g
         g = g * scale
         result = (g - (tl.sum(g, 1) / D)[:, None] - n * (tl.sum(g * n, 1) / D)[:, None]) * deviation[:, None]
         if z_gradient is not None:
-            result += tl.load(z_gradient + at, mask=mask, other=0.0)
-        tl.store(x_gradient + at, result, mask=mask)
+            result += tl.load(z_gradient + offsets, mask=mask, other=0.0)
+        tl.store(x_gradient + offsets, result, mask=mask)
         if y_gradient is not None:
             if THRESHOLD:
-                result = tl.where(_kept(seed, site, row, COLUMNS // 4, THRESHOLD, ROUNDS), result * SCALE, 0.0)
-            tl.store(y_gradient + at, result.to(y_gradient.dtype.element_ty), mask=mask)
-    to = sums + tl.program_id(0) * 2 * D + tl.arange(0, COLUMNS)
-    tl.store(to, tl.sum(weight_sum, 0), mask=tl.arange(0, COLUMNS) < D)
-    tl.store(to + D, tl.sum(bias_sum, 0), mask=tl.arange(0, COLUMNS) < D)
+                result = tl.where(_keep_mask(seed, site, row, COLUMNS // 4, THRESHOLD, ROUNDS), result * SCALE, 0.0)
+            tl.store(y_gradient + offsets, result.to(y_gradient.dtype.element_ty), mask=mask)
+    sum_pointers = sums + tl.program_id(0) * 2 * D + tl.arange(0, COLUMNS)
+    tl.store(sum_pointers, tl.sum(weight_sum, 0), mask=tl.arange(0, COLUMNS) < D)
+    tl.store(sum_pointers + D, tl.sum(bias_sum, 0), mask=tl.arange(0, COLUMNS) < D)
 
 
 # dropout
@@ -256,19 +256,19 @@ def _dropout_kernel(
     x: tl.tensor, output: tl.tensor, seed: tl.tensor, site: tl.tensor, count: tl.tensor,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, ROUNDS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write 4 · BLOCK elements of `output`, which has `count`; dropout is that of rows of one element each."""
+    """Write 4 · BLOCK of the `count` elements of `output`; the mask is that of rows of four elements."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    at = row.to(tl.int64)[:, None] * 4 + tl.arange(0, 4)[None, :]
-    kept = _kept(seed, site, row, 1, THRESHOLD, ROUNDS)
-    numbers = tl.load(x + at, mask=at < count, other=0.0).to(tl.float32)
-    tl.store(output + at, tl.where(kept, numbers * SCALE, 0.0).to(output.dtype.element_ty), mask=at < count)
+    offsets = row.to(tl.int64)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    keep = _keep_mask(seed, site, row, 1, THRESHOLD, ROUNDS)
+    numbers = tl.load(x + offsets, mask=offsets < count, other=0.0).to(tl.float32)
+    tl.store(output + offsets, tl.where(keep, numbers * SCALE, 0.0).to(output.dtype.element_ty), mask=offsets < count)
 
 
 # sums over rows
 
 
 def bias_gradient(gradient: Tensor, bias: Tensor, output: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient (N, O), 0 where an output of ReLU is 0, and that of the bias, its sums; see `add_sums`."""
+    """Return the gradient (N, O), 0 where an output of ReLU is 0, and that of the bias, its row sum; see `add_sums`."""
     (rows, width), masked = gradient.shape, None if output is None else torch.empty_like(output)
     column_blocks = triton.cdiv(width, SUM_COLUMNS)
     programs = max(1, min(SUM_PROGRAMS // column_blocks, triton.cdiv(rows, SUM_ROWS)))
@@ -277,14 +277,14 @@ def bias_gradient(gradient: Tensor, bias: Tensor, output: Tensor | None = None) 
         gradient, output, masked, sums, rows, programs,
         OUTPUTS=width, ROWS=SUM_ROWS, COLUMNS=SUM_COLUMNS, num_warps=SUM_WARPS,
     )  # fmt: skip
-    (of_bias,) = add_sums(sums, bias)
-    return gradient if masked is None else masked, of_bias
+    (new_bias_gradient,) = add_sums(sums, bias)
+    return gradient if masked is None else masked, new_bias_gradient
 
 
 def add_sums(sums: Tensor, *parameters: Tensor) -> list[Tensor | None]:
-    """Add the partial sums (P, W) of the gradients of parameters (W in all) to those that they have.
+    """Add partial sums (P, W) of the gradients of parameters, W numbers in all, to their `grad`.
 
-    Returns the gradients of parameters that have none yet, None for the others.
+    Returns the gradients of parameters that have no `grad` yet, None for the others.
     """
     gradients: list[Tensor | None] = []
     for number, parameter in enumerate(parameters):
@@ -320,17 +320,17 @@ def _column_sums_kernel(
     gradient: tl.tensor, output: tl.tensor, masked: tl.tensor, sums: tl.tensor, rows: tl.tensor, programs: tl.tensor,
     OUTPUTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write sums (programs, O); with the output of ReLU, sum what passes it, and write that as well."""
+    """Write sums (programs, O) of the gradient; with the output of ReLU, mask the gradient first, and write it, too."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for first in range(tl.program_id(1) * ROWS, rows, programs * ROWS):
         row = first + tl.arange(0, ROWS)
         mask = (row < rows)[:, None] & (column < OUTPUTS)[None, :]
-        at = row.to(tl.int64)[:, None] * OUTPUTS + column[None, :]
-        g = tl.load(gradient + at, mask=mask, other=0.0).to(tl.float32)
+        offsets = row.to(tl.int64)[:, None] * OUTPUTS + column[None, :]
+        g = tl.load(gradient + offsets, mask=mask, other=0.0).to(tl.float32)
         if output is not None:
-            g = tl.where(tl.load(output + at, mask=mask, other=0.0).to(tl.float32) > 0, g, 0.0)
-            tl.store(masked + at, g.to(masked.dtype.element_ty), mask=mask)
+            g = tl.where(tl.load(output + offsets, mask=mask, other=0.0).to(tl.float32) > 0, g, 0.0)
+            tl.store(masked + offsets, g.to(masked.dtype.element_ty), mask=mask)
         total += g
     tl.store(sums + tl.program_id(1) * OUTPUTS + column, tl.sum(total, 0), mask=column < OUTPUTS)
 
@@ -387,8 +387,8 @@ def _rotate_kernel(
     first = projected + row.to(tl.int64)[:, None] * stride + pair[None, :]
     first_head = tl.program_id(1) * OWNED
     for head in range(first_head, tl.minimum(first_head + OWNED, HEADS)):
-        at = first + head * (2 * HALF)
-        x = tl.load(at, mask=mask, other=0.0).to(tl.float32)
-        y = tl.load(at + HALF, mask=mask, other=0.0).to(tl.float32)
-        tl.store(at, (x * cosine - y * sine).to(projected.dtype.element_ty), mask=mask)
-        tl.store(at + HALF, (y * cosine + x * sine).to(projected.dtype.element_ty), mask=mask)
+        pointers = first + head * (2 * HALF)
+        x = tl.load(pointers, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(pointers + HALF, mask=mask, other=0.0).to(tl.float32)
+        tl.store(pointers, (x * cosine - y * sine).to(projected.dtype.element_ty), mask=mask)
+        tl.store(pointers + HALF, (y * cosine + x * sine).to(projected.dtype.element_ty), mask=mask)

@@ -18,8 +18,8 @@ from nmt.kernels.reference import Places
 from nmt.text.tokenizer import BOS, EOS
 
 BLOCK = 16  # cells that a program reads at a time
-SOURCE_BLOCK, SOURCE_WARPS = 32, 2  # of the source, for all hypotheses of a sentence,
-MOST_TOGETHER = 32  # if it has at most so many, whose sums are in registers
+SOURCE_BLOCK, SOURCE_WARPS = 32, 2  # of the kernel that reads source cells once for all hypotheses of a sentence
+MOST_TOGETHER = 32  # the most hypotheses for that kernel, which keeps their sums in registers
 WIDEST = 128  # wider heads get smaller blocks of the source, which fit in the shared memory of any GPU
 LANES, LANES_OF_WARP = 1024, 128  # columns of logits that a program reads at a time
 HISTORY_BLOCK = 64  # positions of hypotheses that a program copies at a time
@@ -47,9 +47,9 @@ def attend_step(queries: Tensor, cells: Tensor, places: Places, heads: int, newe
             BLOCK=SOURCE_BLOCK if constants["WIDTH"] <= WIDEST else 16, num_warps=SOURCE_WARPS,
         )  # fmt: skip
         return output
-    of_ancestors = 0 if places.ancestors is None else places.ancestors.stride(1)
+    ancestors_stride = 0 if places.ancestors is None else places.ancestors.stride(1)
     _attend_kernel[(rows, heads)](
-        queries, newest, cells, places.ancestors, places.lengths, output, *strides, of_ancestors, **constants,
+        queries, newest, cells, places.ancestors, places.lengths, output, *strides, ancestors_stride, **constants,
         BLOCK=BLOCK, num_warps=1,
     )  # fmt: skip
     return output
@@ -58,17 +58,17 @@ def attend_step(queries: Tensor, cells: Tensor, places: Places, heads: int, newe
 @triton.jit  # type: ignore[untyped-decorator]
 def _attend_kernel(
     queries: tl.tensor, newest: tl.tensor, cells: tl.tensor, ancestors: tl.tensor, lengths: tl.tensor,
-    output: tl.tensor, query_stride: tl.tensor, of_position: tl.tensor, of_sentence: tl.tensor, of_place: tl.tensor,
-    of_ancestors: tl.tensor, BEAM: tl.constexpr, D: tl.constexpr, HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr,
-    SCALE_2: tl.constexpr, BLOCK: tl.constexpr,
+    output: tl.tensor, query_stride: tl.tensor, position_stride: tl.tensor, sentence_stride: tl.tensor,
+    place_stride: tl.tensor, row_stride: tl.tensor, BEAM: tl.constexpr, D: tl.constexpr, HEAD_WIDTH: tl.constexpr,
+    WIDTH: tl.constexpr, SCALE_2: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Attend from one query of one head; write the newest key and value, which the same program reads, to its cell."""
+    """Attend from one query in one head; write the newest key and value, used by this program only, to their cell."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * HEAD_WIDTH + tl.arange(0, WIDTH)
     inside = tl.arange(0, WIDTH) < HEAD_WIDTH
     sentence = row // BEAM
     count = tl.load(lengths + sentence).to(tl.int32)
-    of_row = cells + sentence * of_sentence
+    sentence_cells = cells + sentence * sentence_stride
     q = tl.load(queries + row * query_stride + column, mask=inside, other=0.0).to(tl.float32) * SCALE_2
     largest = LOWEST
     total = 0.0
@@ -77,20 +77,20 @@ def _attend_kernel(
         count -= 1
         key = tl.load(newest + row * query_stride + column, mask=inside, other=0.0)
         value = tl.load(newest + row * query_stride + D + column, mask=inside, other=0.0)
-        new = of_row + count.to(tl.int64) * of_position + (row % BEAM) * of_place + column
-        tl.store(new, key.to(cells.dtype.element_ty), mask=inside)
-        tl.store(new + D, value.to(cells.dtype.element_ty), mask=inside)
+        newest_cell = sentence_cells + count.to(tl.int64) * position_stride + (row % BEAM) * place_stride + column
+        tl.store(newest_cell, key.to(cells.dtype.element_ty), mask=inside)
+        tl.store(newest_cell + D, value.to(cells.dtype.element_ty), mask=inside)
         largest = tl.sum(q * key.to(tl.float32), 0)
         total = 1.0
         weighted = value.to(tl.float32)
     for start in range(0, count, BLOCK):
         position = start + tl.arange(0, BLOCK)
         visible = position < count
-        at = position.to(tl.int64) * of_position
+        shift = position.to(tl.int64) * position_stride
         if ancestors is not None:
-            at += tl.load(ancestors + row * of_ancestors + position, mask=visible, other=0).to(tl.int64) * of_place
+            shift += tl.load(ancestors + row * row_stride + position, mask=visible, other=0).to(tl.int64) * place_stride
         mask = visible[:, None] & inside[None, :]
-        cell = of_row + at[:, None] + column[None, :]
+        cell = sentence_cells + shift[:, None] + column[None, :]
         k = tl.load(cell, mask=mask, other=0.0).to(tl.float32)
         v = tl.load(cell + D, mask=mask, other=0.0).to(tl.float32)
         scores = tl.where(visible, tl.sum(k * q[None, :], 1), LOWEST)
@@ -106,8 +106,8 @@ def _attend_kernel(
 @triton.jit  # type: ignore[untyped-decorator]
 def _attend_together_kernel(
     queries: tl.tensor, cells: tl.tensor, lengths: tl.tensor, output: tl.tensor, query_stride: tl.tensor,
-    of_position: tl.tensor, of_sentence: tl.tensor, BEAM: tl.constexpr, D: tl.constexpr, HEAD_WIDTH: tl.constexpr,
-    WIDTH: tl.constexpr, SCALE_2: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    position_stride: tl.tensor, sentence_stride: tl.tensor, BEAM: tl.constexpr, D: tl.constexpr,
+    HEAD_WIDTH: tl.constexpr, WIDTH: tl.constexpr, SCALE_2: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
     """Attend from the queries of all hypotheses of a sentence in one head to the same cells, which are read once."""
     sentence = tl.program_id(0).to(tl.int64)
@@ -116,8 +116,8 @@ def _attend_together_kernel(
     row = sentence * BEAM + place
     column = tl.program_id(1) * HEAD_WIDTH + tl.arange(0, WIDTH)
     inside = tl.arange(0, WIDTH) < HEAD_WIDTH
-    of_rows = (place < BEAM)[:, None] & inside[None, :]
-    q = tl.load(queries + row[:, None] * query_stride + column[None, :], mask=of_rows, other=0.0)
+    row_mask = (place < BEAM)[:, None] & inside[None, :]
+    q = tl.load(queries + row[:, None] * query_stride + column[None, :], mask=row_mask, other=0.0)
     largest = tl.full([ROWS], LOWEST, tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     weighted = tl.zeros([ROWS, WIDTH], tl.float32)
@@ -125,7 +125,7 @@ def _attend_together_kernel(
         position = start + tl.arange(0, BLOCK)
         visible = position < count
         mask = visible[:, None] & inside[None, :]
-        cell = cells + sentence * of_sentence + position.to(tl.int64)[:, None] * of_position + column[None, :]
+        cell = cells + sentence * sentence_stride + position.to(tl.int64)[:, None] * position_stride + column[None, :]
         k = tl.load(cell, mask=mask, other=0.0)
         v = tl.load(cell + D, mask=mask, other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE_2
@@ -138,13 +138,13 @@ def _attend_together_kernel(
         total = total * correction + tl.sum(weights, 1)
         largest = new_largest
     result = (weighted / total[:, None]).to(output.dtype.element_ty)
-    tl.store(output + row[:, None] * D + column[None, :], result, mask=of_rows)
+    tl.store(output + row[:, None] * D + column[None, :], result, mask=row_mask)
 
 
 def best_tokens(logits: Tensor, must_end: Tensor, count: int, as_log_probs: bool) -> tuple[Tensor, Tensor]:
     """Return what `Kernels.best_tokens` does, in one pass over the logits (N, V).
 
-    The columns of a row are divided among lanes, of which only the maximum is compared at first: the C largest numbers
+    The columns of a row are divided among lanes, and the maxima of lanes are compared first: the C largest numbers
     are in the C lanes with the largest maxima, because every number in another lane is at most as large as C others.
     """
     rows, vocabulary = logits.shape
@@ -169,7 +169,7 @@ def _best_kernel(
 ) -> None:  # fmt: skip
     """Write the best tokens of one row; tokens before FIRST_GENERATED, `</s>`, are never generated.
 
-    All numbers are NaN if one of the row is.
+    All results are NaN if one logit of the row is NaN.
     """
     row = tl.program_id(0).to(tl.int64)
     last = vocabulary
@@ -190,11 +190,11 @@ def _best_kernel(
             total = total * tl.exp(largest - new_largest) + tl.exp(number - new_largest)
             largest = new_largest
         else:
-            total += number - number  # NaN of NaN
+            total += number - number  # NaN if the number is NaN, else 0
     normalizer = tl.sum(total, 0)
     if AS_LOG_PROBS:
-        of_row = tl.max(largest, 0)
-        normalizer = of_row + tl.log(tl.sum(total * tl.exp(largest - of_row), 0))
+        row_maximum = tl.max(largest, 0)
+        normalizer = row_maximum + tl.log(tl.sum(total * tl.exp(largest - row_maximum), 0))
     chosen = tl.arange(0, CHOSEN)
     lanes = chosen
     for i in tl.static_range(COUNT):
@@ -205,19 +205,19 @@ def _best_kernel(
     valid = tl.reshape((chosen < COUNT)[:, None] & (tl.arange(0, IN_LANE) >= 0)[None, :], [CHOSEN * IN_LANE])
     valid = valid & (candidate >= FIRST_GENERATED) & (candidate < last)
     number = tl.load(numbers + candidate, mask=valid, other=float("-inf")).to(tl.float32)
-    at = tl.arange(0, CHOSEN * IN_LANE)
+    candidate_index = tl.arange(0, CHOSEN * IN_LANE)
     for i in tl.static_range(COUNT):
         place = tl.argmax(number, 0)
-        token = tl.sum(tl.where(at == place, candidate, 0), 0)
+        token = tl.sum(tl.where(candidate_index == place, candidate, 0), 0)
         tl.store(best + row * COUNT + i, tl.max(number, 0) - normalizer)
         tl.store(tokens + row * COUNT + i, tl.minimum(token, vocabulary - 1).to(tl.int64))
-        number = tl.where(at == place, float("-inf"), number)
+        number = tl.where(candidate_index == place, float("-inf"), number)
 
 
 def advance(beams: Any, log_probs: Tensor, tokens: Tensor, penalties: Tensor, rules: SearchRules) -> None:
     """Change the state of a beam search as `nmt.decoding.beam.advance` does, for the best tokens (B, K, C).
 
-    Finished hypotheses are in any order, and only the tokens that they have are copied.
+    Finished hypotheses are in any order; positions after their last tokens are not written.
     """
     margin = None if math.isinf(rules.margin) else rules.margin
     count, beam, width = tokens.shape
@@ -246,10 +246,10 @@ def _advance_kernel(
     place = tl.arange(0, PLACES)
     best = tl.arange(0, BEST)
     candidate = tl.arange(0, CANDIDATES)
-    before, total, is_damaged = _sums(log_probs + sentence * K, next_log_probs + sentence * K * C, candidate, K, C)
+    previous, total, is_damaged = _sums(log_probs + sentence * K, next_log_probs + sentence * K * C, candidate, K, C)
     token = tl.load(next_tokens + sentence * K * C + candidate, mask=candidate < K * C, other=0).to(tl.int32)
-    if tl.max(before, 0) > float("-inf"):
-        of_history = history + sentence.to(tl.int64) * K * 2 * positions
+    if tl.max(previous, 0) > float("-inf"):
+        histories = history + sentence.to(tl.int64) * K * 2 * positions
         penalty = tl.load(penalties + length)
         scores = tl.load(finished + sentence * N + best, mask=best < N, other=float("inf"))
         if is_damaged:
@@ -259,61 +259,61 @@ def _advance_kernel(
         new_tokens = tl.full([PLACES], BOS, tl.int32)
         parents = tl.zeros([PLACES], tl.int32)
         extended = 0
-        least = float("-inf")
+        lowest_log_prob = float("-inf")
         for rank in tl.static_range(2 * K):
             log_prob = tl.max(total, 0)
-            at = tl.argmax(total, 0)
-            newest = tl.sum(tl.where(candidate == at, token, 0), 0)
-            total = tl.where(candidate == at, float("-inf"), total)
+            best_index = tl.argmax(total, 0)
+            newest = tl.sum(tl.where(candidate == best_index, token, 0), 0)
+            total = tl.where(candidate == best_index, float("-inf"), total)
             if MARGIN is not None and rank == N - 1:
-                least = log_prob - MARGIN
+                lowest_log_prob = log_prob - MARGIN
             normalized = log_prob / penalty
             if rank < K and newest == EOS and normalized > tl.min(scores, 0):
-                to = sentence.to(tl.int64) * N + tl.argmin(scores, 0)
+                row = sentence.to(tl.int64) * N + tl.argmin(scores, 0)
                 scores = tl.where(best == tl.argmin(scores, 0), normalized, scores)
-                tl.store(finished + to, normalized)
-                tl.store(finished_log_probs + to, log_prob)
-                tl.store(finished_lengths + to, length.to(tl.int64))
-                _copy(finished_tokens + to * positions, of_history + (at // C) * 2 * positions, length, BLOCK)
+                tl.store(finished + row, normalized)
+                tl.store(finished_log_probs + row, log_prob)
+                tl.store(finished_lengths + row, length.to(tl.int64))
+                _copy(finished_tokens + row * positions, histories + (best_index // C) * 2 * positions, length, BLOCK)
             if newest != EOS and log_prob > float("-inf"):
                 is_next = place == extended
                 new_log_probs = tl.where(is_next, log_prob, new_log_probs)
                 new_tokens = tl.where(is_next, newest, new_tokens)
-                parents = tl.where(is_next, at // C, parents)
+                parents = tl.where(is_next, best_index // C, parents)
                 extended += 1
         longest = tl.load(limits + sentence).to(tl.int32)
         if MARGIN is not None:
             longest = tl.minimum(longest, length + length // GROWTH_DIVISOR + 1)
         bound = tl.min(scores, 0) * tl.load(penalties + longest)
-        kept = (new_log_probs > bound) & (new_log_probs >= least) & (place < K)
-        new_log_probs = tl.where(kept, new_log_probs, float("-inf"))
-        new_tokens = tl.where(kept, new_tokens, BOS)
+        is_kept = (new_log_probs > bound) & (new_log_probs >= lowest_log_prob) & (place < K)
+        new_log_probs = tl.where(is_kept, new_log_probs, float("-inf"))
+        new_tokens = tl.where(is_kept, new_tokens, BOS)
         tl.store(log_probs + sentence * K + place, new_log_probs, mask=place < K)
         tl.store(tokens + sentence * K + place, new_tokens.to(tl.int64), mask=place < K)
         if tl.max(new_log_probs, 0) > float("-inf"):
             tl.store(lengths + sentence, (length + 1).to(tl.int64))
-            _continue(of_history, parents, new_tokens, positions, length, K, PLACES, BLOCK)
+            _continue(histories, parents, new_tokens, positions, length, K, PLACES, BLOCK)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _sums(
     log_probs: tl.tensor, next_log_probs: tl.tensor, candidate: tl.tensor, K: tl.constexpr, C: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Return log-probabilities of hypotheses, for each candidate, and their sums with those of the next tokens.
+    """Return for each candidate the log-probability of its parent, and the sum with that of the next token.
 
-    All sums are -inf if one is NaN, which the third value shows.
+    If a sum is NaN, all sums are -inf, and the third result is True.
     """
     valid = candidate < K * C
-    before = tl.load(log_probs + candidate // C, mask=valid, other=float("-inf"))
-    total = before + tl.load(next_log_probs + candidate, mask=valid, other=0.0)
-    total = tl.where(before > float("-inf"), total, float("-inf"))
+    previous = tl.load(log_probs + candidate // C, mask=valid, other=float("-inf"))
+    total = previous + tl.load(next_log_probs + candidate, mask=valid, other=0.0)
+    total = tl.where(previous > float("-inf"), total, float("-inf"))
     is_damaged = tl.max((total != total).to(tl.int32), 0) > 0
-    return before, tl.where(is_damaged, float("-inf"), total), is_damaged
+    return previous, tl.where(is_damaged, float("-inf"), total), is_damaged
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _copy(to: tl.tensor, source: tl.tensor, length: tl.tensor, BLOCK: tl.constexpr) -> None:
-    """Copy numbers to another place."""
+    """Copy `length` numbers from `source` to `to`."""
     for start in range(0, length, BLOCK):
         position = start + tl.arange(0, BLOCK)
         tl.store(to + position, tl.load(source + position, mask=position < length), mask=position < length)
@@ -324,18 +324,18 @@ def _continue(
     history: tl.tensor, parents: tl.tensor, tokens: tl.tensor, positions: tl.tensor, length: tl.tensor,
     K: tl.constexpr, PLACES: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Replace the history of each place (K, 2, P) by that of its parent, up to a length, and its newest token."""
+    """Replace the history (K, 2, P) of each place by that of its parent, up to `length`, and add the newest token."""
     place = tl.arange(0, PLACES)
     for start in range(0, length, BLOCK):
         position = start + tl.arange(0, BLOCK)
         mask = (place < K)[:, None] & (position < length)[None, :]
         old = history + parents[:, None] * 2 * positions + position[None, :]
         new = history + place[:, None] * 2 * positions + position[None, :]
-        of_tokens = tl.load(old, mask=mask)
-        of_places = tl.load(old + positions, mask=mask)
+        old_tokens = tl.load(old, mask=mask)
+        old_places = tl.load(old + positions, mask=mask)
         tl.debug_barrier()  # all are read before one is written
-        tl.store(new, of_tokens, mask=mask)
-        tl.store(new + positions, of_places, mask=mask)
+        tl.store(new, old_tokens, mask=mask)
+        tl.store(new + positions, old_places, mask=mask)
     newest = history + place * 2 * positions + length
     fits = (place < K) & (length < positions)
     tl.store(newest, tokens, mask=fits)

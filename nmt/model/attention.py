@@ -32,19 +32,19 @@ class Computing(nn.Module):
 
 
 class Linear(nn.Linear, Computing):
-    """A linear map; its matrix joins `parts` that read the same input."""
+    """A linear map; its matrix consists of `parts` matrices, which map the same input."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, parts: int = 1) -> None:
         super().__init__(inputs, outputs, bias)
         self.parts = parts
 
     def forward(self, x: Tensor, relu: bool = False) -> Tensor:
-        """Map (..., I) to (..., O), followed by ReLU if asked for."""
+        """Map (..., I) to (..., O); then apply ReLU if `relu`."""
         return self.kernels.linear(x, self.weight, self.bias, relu)
 
 
 class MultiHeadAttention(Computing):
-    """What attention within a sentence and attention to the source have in common."""
+    """The base class of attention within a sentence and of attention to the source."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
@@ -80,11 +80,11 @@ class MultiHeadAttention(Computing):
 
         def attention(q: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
             k, v = widened(*keys_values)
-            away = distances_between(q, k) if distances is None else distances
-            weights = score.weights(q, k, away <= 0 if causal else mask, away)
+            key_distances = distances_between(q, k) if distances is None else distances
+            weights = score.weights(q, k, key_distances <= 0 if causal else mask, key_distances)
             if self.training and self.dropout:
                 weights = self.kernels.dropout(weights, self.dropout)
-            return score.average(weights, v, away)
+            return score.average(weights, v, key_distances)
 
         return attention
 
@@ -103,7 +103,7 @@ class SelfAttention(MultiHeadAttention):
             self.score = score_for_study(settings)
 
     def forward(self, x: Tensor, rows: Rows, weights: list[Tensor] | None = None) -> Tensor:
-        """Attend from every token of x (N, D) to its own sentence; return (N, D), and add its weights to a list."""
+        """Attend from every token of x (N, D) to its own sentence; return (N, D), and add its weights to `weights`."""
         if weights is not None:
             weights.append(self.weights(x, rows))
         attended = self.attend(self.project(x, rows.positions), None, (rows, rows), self.causal)
@@ -167,5 +167,5 @@ def score_for_study(settings: ModelSettings) -> Score | None:
 
 def distances_between(q: Tensor, k: Tensor) -> Tensor:
     """Return the distances (1, T, S) from the positions of queries (B, H, T, d) to those of keys (B, H, S, d)."""
-    at_query, at_key = (torch.arange(x.size(2), device=x.device) for x in (q, k))
-    return (at_key - at_query[:, None]).unsqueeze(0)
+    query_positions, key_positions = (torch.arange(x.size(2), device=x.device) for x in (q, k))
+    return (key_positions - query_positions[:, None]).unsqueeze(0)

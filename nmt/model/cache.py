@@ -1,7 +1,7 @@
 """The decoder's KV cache: keys and values of the source and of the tokens generated so far.
 
-Each token has a cell in each layer, which never moves: a search that continues some hypotheses, more than once or not
-at all, changes the table of ancestors (`nmt.kernels.reference.Places`), and copies no keys and values.
+Each token has a cell in each layer, which is never moved: when a search drops hypotheses or continues one more than
+once, it changes the table of ancestors (`nmt.kernels.reference.Places`), and copies no keys and values.
 
 B sentences, K hypotheses of each, S positions of the source, P of the target, D width, V vocabulary; M source rows of
 sentences that are loaded.
@@ -20,7 +20,7 @@ from nmt.kernels.reference import Places
 
 @dataclass
 class DecoderCache:
-    """The cache of a search, in which sentences take the place of others."""
+    """The cache of a search, in which new sentences replace finished ones."""
 
     source: list[Tensor]  # of each layer (S, B, 1, 2D), a key and a value side by side
     target: list[Tensor]  # of each layer (P, B, K, 2D)
@@ -36,7 +36,7 @@ class DecoderCache:
         width = like.size(1)
         sources = [like.new_empty(count, source, 1, width).transpose(0, 1) for _ in range(layers)]
         targets = [like.new_empty(target, count, beam, width) for _ in range(layers)]
-        # in places in which no sentence is searched one key is read
+        # a slot without a sentence has length 1, so its first cell is read
         for cells in sources:
             cells[0] = 0
         lengths = torch.ones_like(places.lengths)
@@ -45,9 +45,9 @@ class DecoderCache:
 
     def load(self, slots: Tensor, rows: Rows, lengths: Tensor, keys_values: Sequence[Tensor]) -> None:
         """Put sentences of these lengths into slots, both (B'), with the keys and values (M, 2D) of each layer."""
-        at = slots[rows.sentences] * self.source_places.longest + rows.positions
-        for cells, of_layer in zip(self.source, keys_values, strict=True):
-            cells.transpose(0, 1).view(-1, cells.size(3)).index_copy_(0, at, of_layer)
+        cell_indices = slots[rows.sentences] * self.source_places.longest + rows.positions
+        for cells, layer_keys_values in zip(self.source, keys_values, strict=True):
+            cells.transpose(0, 1).view(-1, cells.size(3)).index_copy_(0, cell_indices, layer_keys_values)
         self.source_places.lengths.index_copy_(0, slots, lengths)
 
 

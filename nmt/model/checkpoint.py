@@ -31,7 +31,7 @@ from nmt.model.transformer import Transformer
 from nmt.system.files import settle, write_digested
 from nmt.text.tokenizer import Tokenizers
 
-_DESCRIBED = ("languages", "decode", "longest_source", "alignment")  # in config.json and in `LoadedModel`
+_DESCRIBED = ("languages", "decode", "longest_source", "alignment")  # fields of both config.json and `LoadedModel`
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LoadedModel:
         return self.model.settings
 
     def native(self, precision: str) -> NativeModel | None:
-        """Return the model laid out for the kernels in C++, with its weights; None if there are none for it here."""
+        """Return the model in the layout of the C++ kernels, with its weights; None if they do not support it."""
         weights = dict(self.model.named_parameters())
         return native_model(self.settings, weights, len(self.tokenizers.target), precision)
 
@@ -66,7 +66,7 @@ def write_model(
     tensors: Mapping[str, dict[str, Tensor]] | None = None,
     averaged_from: Sequence[str] = (),
 ) -> None:
-    """Write files of tensors, by default the weights, the tokenizers, and config.json, by which it becomes a model."""
+    """Write files of tensors (by default the weights) and the tokenizers, then config.json, which makes it complete."""
     tensors = tensors or {WEIGHTS_FILE: weights_of(loaded.model)}
     for name, content in tensors.items():
         write_tensors(content, directory / name)
@@ -89,7 +89,7 @@ def load_model(directory: Path, device: torch.device) -> LoadedModel:
 
 
 def write_settings(directory: Path, decode: DecodeSettings, alignment: AlignmentHeads | None) -> None:
-    """Replace the settings of a model that are known when its training ends; interrupted, all or none of them."""
+    """Replace, all or none, the settings of a model that are determined when its training ends."""
     measured = alignment and alignment.model_dump()
     content = {**read_configuration(directory), "decode": decode.model_dump(), "alignment": measured}
     files = [directory / name for name in content["files"]]

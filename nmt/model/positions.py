@@ -29,7 +29,7 @@ def sinusoids(positions: Tensor, longest: int, like: Tensor) -> Tensor:
     return F.embedding(positions, _sinusoid_table(length, like.size(-1), dtype, like.device))
 
 
-@cache  # recorded updates read these tables
+@cache  # also keeps tables alive, which recorded updates read
 def _sinusoid_table(length: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(mode=False):  # training uses the table, too
         position = torch.arange(length, dtype=dtype).unsqueeze(1)
@@ -56,11 +56,11 @@ class Relative(Score):
     def forward(self, q: Tensor, k: Tensor, distances: Tensor) -> Tensor:
         """Return the scores (B, H, T, S)."""
         q = q * q.size(-1) ** -0.5
-        return q @ k.transpose(-2, -1) + torch.einsum("bhtd,btsd->bhts", q, self._of(self.key_vectors, distances))
+        return q @ k.transpose(-2, -1) + torch.einsum("bhtd,btsd->bhts", q, self._lookup(self.key_vectors, distances))
 
     def average(self, weights: Tensor, v: Tensor, distances: Tensor) -> Tensor:
         """Return the mean (B, H, T, d) of values + b_r."""
-        return weights @ v + torch.einsum("bhts,btsd->bhtd", weights, self._of(self.value_vectors, distances))
+        return weights @ v + torch.einsum("bhts,btsd->bhtd", weights, self._lookup(self.value_vectors, distances))
 
-    def _of(self, vectors: Tensor, distances: Tensor) -> Tensor:
+    def _lookup(self, vectors: Tensor, distances: Tensor) -> Tensor:
         return F.embedding((distances + self.max_distance).clamp(0, len(vectors) - 1), vectors)  # (B or 1, T, S, d)

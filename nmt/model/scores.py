@@ -1,6 +1,6 @@
-"""Attention by its definition, for any score of a query and a key; `nmt.model.attention` has fast kernels for one.
+"""Attention by its definition, for any score of a query and a key; for the score of the paper there are fast kernels.
 
-`model.attention_score` selects the others of the literature, for study.
+`model.attention_score` selects other scores from the literature, for study.
 
 B sentences, T queries, S keys, H heads, d = D/H.
 """
@@ -27,7 +27,7 @@ class Score(nn.Module):
         return weights @ v
 
     def weights(self, q: Tensor, k: Tensor, mask: Tensor | None, distances: Tensor) -> Tensor:
-        """Return softmax(score(Q, K)), (B, H, T, S); the mask is broadcast to that, True at keys that count."""
+        """Return softmax(score(Q, K)), (B, H, T, S); the mask is broadcast to that, True at keys that are visible."""
         scores = self(*widened(q, k), distances)
         return torch.softmax(scores if mask is None else scores.masked_fill(~mask, float("-inf")), dim=-1)
 

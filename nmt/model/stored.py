@@ -63,7 +63,7 @@ class Description(Section):
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model that was read, with all that translation needs."""
+    """A model as it is read from its directory, with all that translation needs."""
 
     file: Path  # of the weights
     weights: Mapping[str, Floats]  # by name, each tied matrix under its first one
@@ -76,7 +76,7 @@ class StoredModel:
 
     @cached_property
     def model(self) -> "Transformer":
-        """The model in torch, on the CPU and in evaluation mode. Raises ModelError if the weights are not its own."""
+        """The model in torch, on the CPU and in evaluation mode. Raises ModelError if the weights do not match it."""
         import torch
 
         from nmt.model.transformer import Transformer
@@ -89,9 +89,9 @@ class StoredModel:
         return model.eval()
 
     def native(self, precision: str) -> NativeModel | None:
-        """Return the model laid out for the kernels in C++; None if there are none for it here.
+        """Return the model in the layout of the C++ kernels; None if they do not support it or are not available.
 
-        Raises ModelError if the weights are not those of such a model.
+        Raises ModelError if the weights do not match the settings.
         """
         if not has_kernels(self.settings):
             return None
@@ -135,7 +135,7 @@ def read_arrays(file: Path) -> dict[str, Floats]:
 
 
 def read_configuration(directory: Path, also: Sequence[str] = ()) -> dict[str, Any]:
-    """Read and check config.json and all files that it lists: weights, tokenizers and those of the names in `also`.
+    """Read and check config.json and all files that it lists: weights, tokenizers and the files named in `also`.
 
     Raises what `read_digested` does.
     """

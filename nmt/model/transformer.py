@@ -34,7 +34,7 @@ class Transformer(Computing):
     def __init__(
         self, settings: ModelSettings, source_vocabulary: int, target_vocabulary: int, initialized: bool = True
     ) -> None:
-        """Build a model; with `initialized` False, its weights are meant to be read from a file."""
+        """Build a model; with `initialized` False, its weights must be read from a file."""
         super().__init__()
         self.settings = settings
         target_tokens = with_padding(nn.Embedding(target_vocabulary, settings.dim))
@@ -50,7 +50,7 @@ class Transformer(Computing):
             nn.LayerNorm(settings.dim, settings.norm_epsilon) if settings.norm == "pre" else None for _ in range(2)
         )
         self.output = with_padding(Linear(settings.dim, target_vocabulary, bias=False))
-        # no part of the linear map: GPUs compute bf16 products with a bias in bf16, but logits in fp32
+        # separate from the linear map: a bf16 product with a bias has a bf16 result on GPUs, but logits must be fp32
         self.output_bias = nn.Parameter(torch.zeros(len(self.output.weight))) if settings.output_bias else None
         if settings.tied_embeddings != "none":
             self.output.weight = target_tokens.weight
@@ -67,7 +67,7 @@ class Transformer(Computing):
         """Return the logits (B, T, V) of the token after each prefix of a target, for padded ids (B, S) and (B, T).
 
         For notebooks and tests: training calls `loss`, a search `encode` and `decode_step`. The mask (B, S) is True at
-        tokens; None for those that are not padding. Logits at padding are 0.
+        tokens; if None, all ids except padding are tokens. Logits at padding are 0.
         """
         is_token = source != PAD if source_mask is None else source_mask
         sources, rows = same_tiles(Rows.of_padded(source, is_token), Rows.of_padded(target, target != PAD))
@@ -91,11 +91,11 @@ class Transformer(Computing):
     def decode(self, rows: Rows, memory: Tensor, memory_rows: Rows, weights: Sequence[LayerWeights] = ()) -> Tensor:
         """Map target rows and memory (M, D) of the same sentences to hidden states (N, D) by teacher forcing.
 
-        `weights` are lists of each layer to which its weights (B, H, T, T) and (B, H, T, S) are added, None for none.
+        `weights` has two lists for each layer, to which (B, H, T, T) and (B, H, T, S) are appended; None: no weights.
         """
         residual: Residual = (self.target_embedding(rows), None)
-        for layer, of_layer in zip(self.decoder, weights or [(None, None)] * len(self.decoder), strict=True):
-            residual = layer(residual, memory, (rows, memory_rows), of_layer)
+        for layer, layer_weights in zip(self.decoder, weights or [(None, None)] * len(self.decoder), strict=True):
+            residual = layer(residual, memory, (rows, memory_rows), layer_weights)
         return self.last_norm(residual, self.decoder_norm)
 
     def last_norm(self, residual: Residual, norm: nn.LayerNorm | None) -> Tensor:
@@ -107,7 +107,7 @@ class Transformer(Computing):
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Map the newest token of hypotheses to hidden states (N, D) and append it to the cache.
 
-        Tokens are those in all places (B, K), of which N are computed.
+        `tokens` (B, K) are those in all places, N of which are computed.
         """
         places = cache.places
         cache.source_places.rows = places.rows
@@ -119,7 +119,7 @@ class Transformer(Computing):
         return self.last_norm(residual, self.decoder_norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf behind the V-th."""
+        """Map hidden states (..., D) to unnormalised log-probabilities of the next token; -inf from column V on."""
         logits: Tensor = self.output(hidden)
         logits = logits if self.output_bias is None else logits + self.output_bias
         if self.output.out_features < logits.size(-1):
@@ -135,7 +135,7 @@ class Transformer(Computing):
     def for_inference(self, kernels: Kernels) -> "Transformer":
         """Return a copy in evaluation mode, in which the operands of products are rounded once.
 
-        All other weights are shared, and none may change any more.
+        It shares all other weights with this model, and no weight may change afterwards.
         """
         copied = copy.deepcopy(self, {id(weight): weight for weight in self.parameters()} | {id(self.kernels): kernels})
         copied.compute_with(kernels)
@@ -208,7 +208,7 @@ class DecoderLayer(nn.Module):
         return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
 
     def step(self, residual: Residual, layer: int, cache: DecoderCache) -> Residual:
-        """Map a residual of the newest position of each row, (N, D), and append it to the cache of this layer."""
+        """Map a residual of the newest position of each row, (N, D), and append its key and value to the cache."""
         residual = self.self_attention_sublayer(residual, lambda x: self.self_attention.step(x, layer, cache))
         residual = self.cross_attention_sublayer(residual, lambda x: self.cross_attention.step(x, layer, cache))
         return cast(Residual, self.feed_forward_sublayer(residual, self.feed_forward))
@@ -217,8 +217,8 @@ class DecoderLayer(nn.Module):
 class Sublayer(Computing):
     """Residual connection, norm and dropout around attention or feed-forward f, all (..., D).
 
-    With pre-norm, x + dropout(f(norm(x))); with post-norm, norm(x + dropout(f(x))). What f returns is added by the next
-    sublayer, together with its norm: that is one pass over the rows in place of two.
+    With pre-norm, x + dropout(f(norm(x))); with post-norm, norm(x + dropout(f(x))). With pre-norm, the next sublayer
+    adds the output of f, in the same pass over the rows as its norm.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -284,7 +284,7 @@ class Embedding(Computing):
         """Map ids (N) at positions (N) below `longest` to vectors (N, D)."""
         x = self.tokens(ids)
         x = torch.add(sinusoids(positions, longest, x), x, alpha=self.scale) if self.is_sinusoidal else x * self.scale
-        if self.learned is not None:  # longer texts can be given in forced decoding: they repeat the last position
+        if self.learned is not None:  # in forced decoding, texts may be longer: all later tokens have the last position
             x = x + self.learned(positions.clamp(max=self.learned.num_embeddings - 1))
         return self.kernels.dropout(x, self.dropout) if self.training else x
 
@@ -304,7 +304,7 @@ def initialize(model: Transformer) -> None:
     """Draw all weights: Xavier-uniform matrices (Glorot & Bengio 2010), zero biases, embeddings N(0, 1/D).
 
     Such embeddings have unit variance after the scaling by sqrt(D), as sinusoids have, and give logits of unit variance
-    where they are tied to the output. Matrices that hold several, such as keys and values, are drawn part by part.
+    where they are tied to the output. Matrices of several maps, such as keys and values, are drawn part by part.
     Norms (ones), relative positions and score functions are initialized where they are built.
     """
     dim = model.settings.dim
@@ -315,7 +315,7 @@ def initialize(model: Transformer) -> None:
             for part in module.weight.chunk(module.parts):
                 nn.init.xavier_uniform_(part)
             nn.init.zeros_(module.bias)
-    for module in model.modules():  # again: so a seed gives the weights that it gave before matrices were joined
+    for module in model.modules():  # drawn again: so a seed gives the same weights as with separate matrices
         if isinstance(module, Linear) and module.parts > 1:
             for part in module.weight.chunk(module.parts)[-2:]:
                 nn.init.xavier_uniform_(part)
@@ -334,10 +334,10 @@ class AttentionWeights:
 
 @torch.inference_mode()
 def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> AttentionWeights:
-    """Return all weights while a model reads source ids (S) and the target ids (T) behind `<s>` (teacher forcing).
+    """Return all attention weights for source ids (S) and target ids (T), which begin with `<s>` (teacher forcing).
 
-    A forward pass does not return them, since its kernels never hold the whole matrices: here the sublayers of the same
-    layers are applied one by one, and weights computed from the input of each attention. The model must be in
+    The kernels of a forward pass do not return weights, since they never hold a whole matrix of them. Here, each
+    attention sublayer also computes its weights by their definition, from the same input. The model must be in
     evaluation mode.
     """
     assert not model.training, "dropout would change the weights"

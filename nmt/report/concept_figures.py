@@ -50,7 +50,7 @@ def scaling() -> Drawing:
     largest, gradient = panels["largest"], panels["gradient"]
     for (name, score), line in zip(_SCORES.items(), ("-", _DASHES), strict=True):
         weights = [random_attention(score, width) for width in _WIDTHS]
-        first = np.stack([of_width[0].numpy() for of_width in weights])  # of the first query
+        first = np.stack([width_weights[0].numpy() for width_weights in weights])  # of the first query
         rows, columns = [f"d = {width}" for width in _WIDTHS], [str(key) for key in range(1, _KEYS + 1)]
         heat_map(panels[name], first, rows, columns, labels=[[f"{weight:.2f}" for weight in row] for row in first])
         panels[name].set(title=f"weights of one query: softmax of {name}", xlabel="key")
@@ -153,7 +153,7 @@ def schedules() -> Drawing:
 def noam(recipe: Recipe | None) -> Drawing:
     """Draw the schedule of the paper for two widths, factors and warm-ups, and beside it that of a recipe."""
     figure = new_figure(3.8, WIDE)
-    paper, *of_recipe = figure.subplots(1, 1 if recipe is None else 2, squeeze=False)[0]
+    paper, *recipe_axes = figure.subplots(1, 1 if recipe is None else 2, squeeze=False)[0]
     curves = {
         f"{dim}:{factor}:{warmup}": (Schedule(name="noam", factor=factor, warmup=warmup), dim)
         for dim, factor, warmup in _NOAM
@@ -166,9 +166,9 @@ def noam(recipe: Recipe | None) -> Drawing:
     )
     if recipe is not None:
         schedule = recipe.train.schedule
-        _plot_rates(of_recipe[0], {schedule.name: (schedule, recipe.model.dim)}, recipe.train.stop.steps or _STEPS)
+        _plot_rates(recipe_axes[0], {schedule.name: (schedule, recipe.model.dim)}, recipe.train.stop.steps or _STEPS)
         paper.set_title("the paper")
-        of_recipe[0].set_title(f"the recipe of {recipe.run.name}")
+        recipe_axes[0].set_title(f"the recipe of {recipe.run.name}")
         caption += " On the right is that of the recipe, over its own steps."
     return Drawing("noam", "Learning rate: Noam", caption, figure, _LEARNING_RATE)
 
@@ -209,7 +209,7 @@ def smoothed_target() -> Drawing:
 
 
 def target_distribution(labels: Tensor, smoothing: float, vocabulary: int) -> Matrix:
-    """Return the targets q (N, V) of labels (N), from the gradient p - q of the loss where all pieces have one p."""
+    """Return the targets q (N, V) of labels (N), from the gradient p - q of the loss of equal logits."""
     logits = torch.zeros(len(labels), vocabulary, requires_grad=True)
     loss, _ = Kernels(logits.device).loss(logits, torch.eye(vocabulary), labels, smoothing, vocabulary)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -282,8 +282,8 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     places = zip(random.source.sentences, random.source.positions, random.source.ids, strict=True)
     for row, column, token in places:
         panels["random"].text(column, row, pieces[token], ha="center", va="center", color="white", fontsize=6.5)
-    read = max(np.split(random.target.ids.numpy(), random.target.offsets[1:-1]), key=len)
-    tokens = [corpus.tokenizers.target.pieces[token] for token in read]
+    longest_target = max(np.split(random.target.ids.numpy(), random.target.offsets[1:-1]), key=len)
+    tokens = [corpus.tokenizers.target.pieces[token] for token in longest_target]
     heat_map(panels["causal"], visible_target(len(tokens)), tokens, tokens).set_cmap(_VISIBLE)
     panels["causal"].set(title="Causal mask", xlabel="key: target token", ylabel="query: target token")
     handles = [Patch(color=_VISIBLE(1), label="attended to"), Patch(color=_VISIBLE(0), label="masked")]

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
-# The colour of text and axes; in a page that of its text, which depends on the theme.
+# The colour of text and axes; a page replaces it by the colour of its text, which depends on the theme.
 INK = "#1b1f24"
 # The palette of Okabe & Ito (2008), which people with any colour vision can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK, "#E69F00", "#56B4E9")
@@ -56,7 +56,7 @@ class Drawing:
     # The function or class whose results are drawn.
     code: str = ""
     part: Literal["attention", "positions", "training", "search"] = "training"  # in a page in this order
-    # The model and the sentence, or the runs, if it is of some.
+    # The model and the sentence, or the runs, that it shows; empty if it shows none.
     subject: str = ""
 
 
@@ -112,8 +112,8 @@ def label_ends(axes: Axes) -> None:
     """Write the labels of one or two lines at their right ends, that of the higher line above its end."""
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     lines.sort(key=lambda line: float(np.asarray(line.get_ydata())[-1]))
-    for line, place in zip(lines, ("center",) if len(lines) == 1 else ("top", "bottom"), strict=True):
-        style: Any = {"textcoords": "offset points", "va": place, "color": line.get_color()}
+    for line, alignment in zip(lines, ("center",) if len(lines) == 1 else ("top", "bottom"), strict=True):
+        style: Any = {"textcoords": "offset points", "va": alignment, "color": line.get_color()}
         axes.annotate(str(line.get_label()), np.asarray(line.get_xydata())[-1], (9, 0), **style)
 
 
@@ -135,7 +135,7 @@ def inline_svg(drawing: Drawing) -> Markup:
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         svg = _svg(drawing.figure, transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     svg = _FONT_FAMILY.sub("", svg)
-    # generated ids are equal in all figures; those that are referred to are digests
+    # generated ids, equal in all figures, are not referred to; ids that are referred to are digests
     svg = _GENERATED_ID.sub("", svg[svg.index("<svg") :])
     svg = svg.replace(INK, "currentColor").replace(COLOURS[0].lower(), "var(--blue)")
     label = escape(f"{drawing.title}. {drawing.caption}")
@@ -143,7 +143,7 @@ def inline_svg(drawing: Drawing) -> Markup:
 
 
 def _svg(figure: Figure, **options: Any) -> str:
-    """Return a figure as SVG without indentation, which is a tenth of it; the figure keeps its layout."""
+    """Return a figure as SVG without indentation, a tenth of its size; the layout of the figure is fixed."""
     if engine := figure.get_layout_engine():  # with it, every file would be laid out anew and drawn twice
         engine.execute(figure)
         figure.set_layout_engine(None)

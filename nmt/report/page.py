@@ -31,7 +31,7 @@ def render(template: str, **values: object) -> Markup:
 
 
 def render_page(title: str, sections: Mapping[str, Markup], heading: str = "", intro: str = "") -> str:
-    """Return the page of sections by title, with a heading in place of its own title, and HTML or text below it."""
+    """Return the page with its sections by title; `intro`, HTML or text, is below `heading`, by default the title."""
     return render("page.html", title=title, sections=sections, heading=heading or title, intro=intro)
 
 
@@ -41,7 +41,7 @@ def warning(text: str) -> Markup:
 
 
 def shown(value: object) -> str:
-    """Return a value for reading: numbers as text, nothing for None; HTML stays HTML.
+    """Return a value as text: numbers are rounded, None is empty, and HTML stays HTML.
 
     >>> shown(0.0012345), shown(18725.93), shown(2048), shown(None)
     ('0.001234', '18,726', '2,048', '')

@@ -1,4 +1,4 @@
-"""What run directories hold about their training, read without changing them, and tables of runs; without torch."""
+"""Records of training in run directories, which are only read, and tables of runs; without torch."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
 Row = dict[str, Any]
-# what is read of each type of record
+# the keys and types of values that each type of record must have
 _NUMBERS = dict.fromkeys(("step", "loss", "epoch", "target_tokens", "seconds"), int | float)
 _OF_TRAINING = ("rate", "gradient_norm", "target_tokens_per_second", "padding", "loader_wait")
 _KINDS: dict[str, dict[str, Any]] = {
@@ -66,7 +66,7 @@ class RunRecords:
 
     @property
     def prepared(self) -> Path:
-        """The folder of the prepared corpus: in a run that was moved not where the recipe names it."""
+        """The folder of the prepared corpus: the one inside the run if there is one, else that of the recipe."""
         copy = self.path / "prepared"
         return copy if copy.exists() else self.recipe.prepared_directory
 
@@ -86,7 +86,7 @@ class RunRecords:
 
 
 def _read_log(file: Path) -> list[Record]:
-    """Return the records of a log; what a killed process left of its last line is ignored."""
+    """Return the records of a log; an incomplete last line of a killed process is ignored."""
     if not file.exists():
         return []
     try:
@@ -111,12 +111,12 @@ def _has(value: object, kinds: Mapping[str, Any]) -> bool:
 
 
 def _ordered(records: Sequence[Record], kind: str) -> list[Record]:
-    """Return the records of a type by step; one takes the place of those before it of the same and later steps."""
-    kept: list[Record] = []
+    """Return the records of a type by step; a record replaces earlier ones of the same and later steps."""
+    ordered: list[Record] = []
     for record in reversed(records):
-        if record["type"] == kind and (not kept or record["step"] < kept[-1]["step"]):
-            kept.append(record)
-    return kept[::-1]
+        if record["type"] == kind and (not ordered or record["step"] < ordered[-1]["step"]):
+            ordered.append(record)
+    return ordered[::-1]
 
 
 def _read_last_progress(path: Path) -> Progress | None:
@@ -140,7 +140,7 @@ def read_test_scores(file: Path) -> list[Record]:
 
 
 def find_runs(folder: Path) -> dict[str, Path]:
-    """Return the runs in a folder and in the folders in it, by their place there; a link is no second run.
+    """Return the runs in a folder and up to two levels below it, by relative path; a link is not a second run.
 
     The folder may be a run itself.
     """
@@ -164,8 +164,8 @@ def run_row(name: str, path: Path) -> Row:
         return row | {"remark": f"training now: {reason}" if lock_holder(path) else reason}
     with suppress(NMTError, OSError):
         row["pairs"] = Manifest.read(run.prepared).train.kept
-    nothing: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
-    last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=nothing)
+    no_record: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
+    last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=no_record)
     best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
     return row | {
         "remark": run.state,
@@ -203,7 +203,7 @@ def differing_settings(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def setting_text(value: object, is_short: bool = True) -> str:
-    """Return the value of a setting as text; of an absolute path its name, if it is to be short.
+    """Return the value of a setting as text; of an absolute path only the name, if `is_short`.
 
     >>> setting_text(None), setting_text([1, 2]), setting_text("/data/train.tsv"), setting_text(True)
     ('', '[1, 2]', 'train.tsv', 'true')

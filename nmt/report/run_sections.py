@@ -40,17 +40,17 @@ def curves_html(run: RunRecords) -> Markup:
 def training_drawings(run: RunRecords) -> list[Drawing]:
     """Return the curves of a run for which there are numbers: loss, scores, then rate, speed, padding and gradient."""
     train, valid, drawings = run.train, run.validations, list[Drawing]()
-    of_loss, of_scores = "Without label smoothing.", "Greedy translations; the star is the best checkpoint."
+    loss_text, scores_text = "Without label smoothing.", "Greedy translations; the star is the best checkpoint."
     if valid:
         last, before = valid[-1], valid[max(0, len(valid) - 2)]
-        of_loss += f" A validation loss of {last['loss']:.3g} is a perplexity of {shown(perplexity(last['loss']))}."
+        loss_text += f" A validation loss of {last['loss']:.3g} is a perplexity of {shown(perplexity(last['loss']))}."
         steps, gain = last["step"] - before["step"], last["bleu"] - before["bleu"]
-        of_scores += f" The last {steps:,} steps changed BLEU by {gain:+.1f}." if steps else ""
+        scores_text += f" The last {steps:,} steps changed BLEU by {gain:+.1f}." if steps else ""
     losses = [("training", "loss", train), ("validation", "loss", valid)]
     scores = [("BLEU", "bleu", valid), ("chrF", "chrf", valid)]
     for name, title, caption, curves in (
-        ("loss", "Loss: nats per target token", of_loss, losses),
-        ("scores", "BLEU and chrF of the validation text", of_scores, scores),
+        ("loss", "Loss: nats per target token", loss_text, losses),
+        ("scores", "BLEU and chrF of the validation text", scores_text, scores),
     ):
         if not any(records for *_, records in curves):
             continue
@@ -71,7 +71,7 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
 
 
 def _small_drawings(run: RunRecords) -> list[Drawing]:
-    """Return rate, speed, padding and gradient norm of a run, from 0."""
+    """Return charts of rate, speed, padding and gradient norm of a run, with axes that begin at 0."""
     settings, drawings = run.recipe.train, []
     clipped = "not clipped" if settings.clip_norm is None else f"clipped to {settings.clip_norm:g}"
     speed, padding = (fmean(record[key] for record in run.train) for key in ("target_tokens_per_second", "padding"))
@@ -94,7 +94,7 @@ def _small_drawings(run: RunRecords) -> list[Drawing]:
 
 
 def _plot(axes: Axes, x: Sequence[float], y: Sequence[float], **style: Any) -> None:
-    """Draw a curve, of few points with markers, since a single one has no line."""
+    """Draw a curve, with markers if it has few points, since a single point has no line."""
     axes.plot(x, y, marker="o" if len(x) <= 30 else "", markersize=3, **style)
 
 

@@ -66,7 +66,7 @@ class BeamTree:
     def record(self, beams: Beams, candidates: Candidates, extended: Beams) -> None:
         """Add the candidates of a step."""
         step = int(beams.lengths[0])
-        before = beams.log_probs[0].tolist()
+        parent_log_probs = beams.log_probs[0].tolist()
         active = extended.log_probs[0] > -math.inf
         parents = extended.history[0, active, 1, step - 1]  # the place of a hypothesis in the step before
         chosen = list(zip(parents.tolist(), extended.tokens[0, active].tolist(), strict=True))
@@ -83,7 +83,7 @@ class BeamTree:
                 outcome = "dropped"
             unfinished += token != EOS
             nodes_of[row, token] = len(self.nodes)
-            self.nodes.append(Node(self._row_nodes[row], step, token, total - before[row], total, outcome))
+            self.nodes.append(Node(self._row_nodes[row], step, token, total - parent_log_probs[row], total, outcome))
         self._row_nodes = [nodes_of[row] for row in chosen]
 
     def path(self, number: int) -> list[int]:
@@ -145,14 +145,14 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
 
     Raises ModelError if there is no model, ConfigError for a sentence that is empty or too long.
     """
-    translator = Translator.load(resolve_model(model), device="cpu")  # where figures compute
+    translator = Translator.load(resolve_model(model), device="cpu")  # figures are computed on the CPU
     to = to or translator.languages.target[0]
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
         raise ConfigError(f"{text!r}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}")
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
-    # a tree that is read shows what a search that has to be fast drops
+    # an exact search, so that the tree also shows hypotheses that a fast search drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
     tree = search_tree(loaded.model, source_ids, search)
     drawings = [*attention_drawings(attention, with_layers), steps_drawing(translator.steps(text, _BEST, to))]
@@ -180,7 +180,7 @@ def head_numbers(model: Transformer, source: Sequence[int]) -> dict[str, Tensor]
 
 
 def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
-    """Draw the matrices of `head_numbers` with their numbers, of those with d columns the first few."""
+    """Draw the matrices of `head_numbers` with their numbers; of d columns, only the first few."""
     count, width = len(source), numbers["Q"].size(1)
     shown = [str(column) for column in range(1, min(_DIMENSIONS, width) + 1)]
     figure = new_figure(2 * (0.27 * count + 1), 3 * 0.36 * (max(count, len(shown)) + 2.2))
@@ -203,8 +203,8 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
 
 def attention_drawings(attention: Attention, with_layers: bool = True) -> list[Drawing]:
     """Return a sheet for each of encoder, decoder and cross-attention, then a figure for each of their layers."""
-    source, read, predicted = attention.source, attention.target[:-1], attention.target[1:]
-    tokens = {"encoder": (source, source), "decoder": (read, read), "cross": (predicted, source)}
+    source, target_input, target_output = attention.source, attention.target[:-1], attention.target[1:]
+    tokens = {"encoder": (source, source), "decoder": (target_input, target_input), "cross": (target_output, source)}
     sheets, layers = list[Drawing](), list[Drawing]()
     for kind, (title, *_, caption) in _KINDS.items():
         weights: Tensor = getattr(attention, kind)
@@ -284,7 +284,7 @@ def steps_drawing(steps: Sequence[Step]) -> Drawing:
 
 
 def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions) -> Drawing:
-    """Draw the candidates of each step of a search as a column, the best at the top, below `<s>` all their paths."""
+    """Draw the candidates of each step of a search in a column, the best at the top, and their paths from `<s>`."""
     finished = [number for number, node in enumerate(tree.nodes) if node.outcome == "finished"]
     best = max(finished, key=lambda number: tree.nodes[number].total / options.penalty(tree.nodes[number].step))
     path = tree.path(best)
@@ -298,10 +298,10 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
     axes.text(0, 0, "<s>", ha="center", va="center")
     for number, node in enumerate(tree.nodes):
         x, y = places[number]
-        before, y0 = places[node.parent]
+        parent_x, parent_y = places[node.parent]
         _, colour, line = _OUTCOMES[node.outcome]
         style: Any = {"linewidth": 2.8 if number in path else 1, "linestyle": line}
-        axes.plot([before + _BOX_WIDTH / 2, x - _BOX_WIDTH / 2], [y0, y], color=colour, **style)
+        axes.plot([parent_x + _BOX_WIDTH / 2, x - _BOX_WIDTH / 2], [parent_y, y], color=colour, **style)
         corner = (x - _BOX_WIDTH / 2, y - _BOX_HEIGHT / 2)
         axes.add_patch(Rectangle(corner, _BOX_WIDTH, _BOX_HEIGHT, fill=False, edgecolor=colour, **style))
         axes.text(x, y - 0.14, _shortened(pieces[node.token]), ha="center", va="center", fontsize=9)

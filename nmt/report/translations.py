@@ -27,13 +27,13 @@ _TEXTS = {
     "test": ("Test text", "when training ends", "by the best checkpoint"),
     "valid": ("Validation text", "at the best validation", "by the best checkpoint, greedy"),
 }
-# Points of chrF: a line of a smaller difference is equally good.
+# Points of chrF: with a smaller difference, translations of a line count as equally good.
 EQUAL = 0.5
 
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences with a reference for each, in one target language. Systems with equal ones can be compared."""
+    """Sentences with a reference for each, in one target language. Systems with equal texts can be compared."""
 
     # Such as `Test text`.
     title: str = field(compare=False)
@@ -41,7 +41,7 @@ class Text:
     languages: LanguagePair = field(compare=False)
     source: list[str] | None
     reference: list[str]
-    # What translated it.
+    # The checkpoint and the search that translated it.
     note: str = field(default="", compare=False)
 
     @property
@@ -63,10 +63,10 @@ class System:
         self.name, self.text, self.lines = name, text, lines
         self.bleu, self.chrf = (measure(metric, lines, [text.reference], text.language) for metric in ("bleu", "chrf"))
         self.line_scores = self.chrf.line_scores()
-        # of the lowest scores first
+        # lines in ascending order of their scores
         self.worst = sorted(range(len(lines)), key=self.line_scores.__getitem__)
         by_line = groupby(diagnose(lines, text.language, [text.reference], text.source), lambda fault: fault.line - 1)
-        self.findings = {line: list(of_line) for line, of_line in by_line}
+        self.findings = {line: list(line_findings) for line, line_findings in by_line}
 
     @cached_property
     def scores(self) -> list[Score]:
@@ -80,7 +80,7 @@ class System:
         return {kind: [line for line, kinds in faulty if kind in kinds] for kind in KINDS}
 
     def samples(self) -> dict[str, list[int]]:
-        """Return six lines: two at random, always the same ones; of those that differ two of median and lowest chrF."""
+        """Return six lines: two random but fixed ones, of those unlike the reference, two median and two worst ones."""
         differ = [line for line in self.worst if self.lines[line] != self.text.reference[line]]
         drawn = np.random.default_rng(0).permutation(len(self.lines)).tolist()
         groups = {"At random": drawn, "Typical differences": differ[len(differ) // 2 :], "Largest differences": differ}
@@ -92,7 +92,7 @@ class System:
 
 
 def systems_of_run(run: RunRecords, name: str) -> tuple[list[System], list[str]]:
-    """Return the translations that a run recorded of its test and validation texts, and why one is missing."""
+    """Return the translations that a run recorded of its test and validation texts, and why some are missing."""
     systems, missing = list[System](), list[str]()
     for part, (title, when, note) in _TEXTS.items():
         corpora, file = getattr(run.recipe.data, part), run.path / f"{part}.txt"
@@ -110,7 +110,7 @@ def systems_of_run(run: RunRecords, name: str) -> tuple[list[System], list[str]]
             lines, expected = list(read_lines(file)), sum(len(source) for source, _ in texts)
             if len(lines) != expected:
                 count = f"{file.name} has {counted(len(lines), 'line')}"
-                raise DataError(f"{count}, but the text {expected:,}: it has changed")
+                raise DataError(f"{count}, but the text has {expected:,}: it has changed")
         except (NMTError, OSError) as error:
             missing.append(f"No translations of the {title.lower()}: {error}.")
             continue
@@ -133,10 +133,10 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
     for number, system in enumerate(systems):
         parts = [replace(system.chrf, statistics=[system.chrf.statistics[i] for i in part.lines]) for part in buckets]
         scores = [part.score(RESAMPLES) for part in parts]
-        places = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count
+        x_positions = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count
         margins = [score.confidence.margin if score.confidence else 0 for score in scores]
         values, colour = [score.value for score in scores], COLOURS[number % len(COLOURS)]
-        axes.errorbar(places, values, margins, fmt="o", capsize=3, label=system.name, color=colour)
+        axes.errorbar(x_positions, values, margins, fmt="o", capsize=3, label=system.name, color=colour)
         lowest = int(np.argmin(values))
         named = f", {system.name}" if count > 1 else ""
         weakest.append(f"{buckets[lowest].name} {unit} ({scores[lowest].text}{named})")
@@ -180,7 +180,7 @@ def quality_html(systems: Sequence[System], missing: Sequence[str] = ()) -> Mark
 
 
 def comparison_html(systems: Sequence[System]) -> Markup:
-    """Return the section of the texts that two or more systems have translated, after those that only one has."""
+    """Return the section of the texts that two or more systems have translated; texts of a single system come first."""
     groups = [[other for other in systems if other.text == system.text] for system in systems]
     groups = [group for system, group in zip(systems, groups, strict=True) if system is group[0]]  # each text once
     comparisons = [

@@ -16,7 +16,7 @@ from nmt.training.update import Updater
 OPTIMIZER_FILE = "optimizer.safetensors"
 # in the order in which they are removed
 _FILES = (CONFIG_FILE, PROGRESS_FILE, WEIGHTS_FILE, OPTIMIZER_FILE, *TOKENIZER_NAMES)
-# what a killed process leaves of a file that it was writing: safetensors, and `write_output`
+# names of unfinished files of a killed process: those of safetensors, and those of `write_output`
 _UNFINISHED = re.compile(r"\.tmp\w{6}|\.(config|progress)\.json\.[0-9a-f]{8}\.partial")
 
 
@@ -49,12 +49,12 @@ def is_checkpoint(directory: Path) -> bool:
 
 
 def remove_checkpoint(directory: Path) -> None:
-    """Remove the files of a checkpoint, and its folder unless a user has put other files into it; of a link itself."""
+    """Remove the files of a checkpoint, and its folder unless a user has put other files into it; or only a link."""
     if directory.is_symlink():
         directory.unlink()
         return
     for name in _FILES:
-        with suppress(IsADirectoryError):  # which a user has put there
+        with suppress(IsADirectoryError):  # a folder that a user has put there
             (directory / name).unlink(missing_ok=True)
     remove_unfinished(directory)
     with suppress(OSError):  # it is not empty
@@ -62,7 +62,7 @@ def remove_checkpoint(directory: Path) -> None:
 
 
 def remove_unfinished(directory: Path, names: re.Pattern[str] = _UNFINISHED) -> None:
-    """Remove what a killed process left in a checkpoint, or with other names in a run, of what it was writing."""
+    """Remove unfinished files of a killed process from a checkpoint, or those with other `names` from a run."""
     for path in list(directory.iterdir()) if directory.is_dir() else []:
         if names.fullmatch(path.name) and (path.is_symlink() or path.is_file()):
             path.unlink()

@@ -25,12 +25,12 @@ class TrainingDisplay:
 
     def __init__(self, console: Console, settings: TrainSettings) -> None:
         self.console, self.settings = console, settings
-        self.last_step = math.inf  # of the training, as far as it is known
+        self.last_step = math.inf  # of the training; infinity while it is not known
         self._live: Live | None = None
 
     @contextmanager
     def live(self, text: str) -> Iterator[None]:
-        """Print the head of the table, and keep a row up to date below it; it shows a text before the first update."""
+        """Print the header of the table, and update a row below it, which shows `text` before the first update."""
         self.console.info(HEADER)
         if not self.console.live:
             yield
@@ -40,7 +40,7 @@ class TrainingDisplay:
         self._live = None
 
     def update(self, record: dict[str, Any], at_log: bool) -> None:
-        """Show the means of the current interval: printed at its end, before in the live row."""
+        """Print the means of the interval at its end, and show them in the live row before."""
         left = seconds_left(self.settings.stop, self.last_step, record["step"], record["epoch"], record["seconds"])
         row = (
             f"{record['step']:>9,} {record['epoch']:>7.2f} {_loss_columns(record['loss'])} "
@@ -73,7 +73,7 @@ class TrainingDisplay:
 
 
 def seconds_left(stop: Stop, last_step: float, step: int, epochs: float, seconds: float) -> float | None:
-    """Return the seconds until the last step, or a limit on epochs or time, after so many; None if there is none.
+    """Return the seconds until the last step or the limit on epochs or time, whichever is first; None without limits.
 
     Epochs are counted with their fraction.
     """

@@ -50,7 +50,7 @@ class Training:
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.updates_an_epoch = self.stream.batches_an_epoch / recipe.train.accumulate
-        # updates whose results have not been read yet, with their tokens, also with fillers, and the next position
+        # updates whose results are not read yet, their target tokens without and with fillers, and positions after them
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
         self._set_last_step()
@@ -59,7 +59,7 @@ class Training:
         longest = corpus.manifest.longest_source
         self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
         self._last_lap = 0.0
-        self._problem: str | None = None  # of the kernels, that has been printed
+        self._problem: str | None = None  # the problem of the kernels that was printed last
 
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
@@ -67,12 +67,12 @@ class Training:
         threads = f" ({counted(torch.get_num_threads(), 'thread')})" if str(device) == "cpu" else ""
         ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
         frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
-        of_them = f" ({frozen:,} of them frozen)" if frozen else ""
+        frozen_note = f" ({frozen:,} of them frozen)" if frozen else ""
         resumed = f", resuming after step {self.progress.step:,}" if self.progress.step else ""
         updates = f"{self.updates_an_epoch:,.{0 if self.updates_an_epoch >= 10 else 1}f}"
         rows = (
             ("training", f"{recipe.name}, {recipe.languages.names}"),
-            ("model", f"{model.parameter_count():,} parameters{of_them}: {recipe.model.encoder_layers} + "
+            ("model", f"{model.parameter_count():,} parameters{frozen_note}: {recipe.model.encoder_layers} + "
                       f"{recipe.model.decoder_layers} layers, dim {recipe.model.dim}, "
                       f"{len(self.corpus.tokenizers.target):,} pieces"),
             ("device", f"{ranks}{device}{threads}, {self.updater.kernels.precision}"),
@@ -99,10 +99,10 @@ class Training:
         ):
             while True:
                 prefetched = prefetcher.next()
-                tokens, received, seconds = self._exchange(prefetched, interruption.signal)
+                tokens, received_signal, seconds = self._exchange(prefetched, interruption.signal)
                 self._decide_last_step(seconds)
                 reason = progress.reached_limit(settings)
-                if received is not None:
+                if received_signal is not None:
                     reason = "interrupted; the same command resumes it"
                 if reason is not None:
                     break
@@ -111,22 +111,22 @@ class Training:
                 if progress.epoch > epoch if every == "epoch" else progress.step % every == 0:
                     self.validate()
             self._read_results()
-            if received is None and progress.validated_at < progress.step:
+            if received_signal is None and progress.validated_at < progress.step:
                 self.validate()
             self.save()
-            received = int(max(number for (number,) in distributed.exchange(interruption.signal or 0))) or None
+            received_signal = int(max(number for (number,) in distributed.exchange(interruption.signal or 0))) or None
         if progress.skipped_in_a_row:
             last = counted(progress.skipped_in_a_row, "last update")
             self.console.warn(f"not finite: {last}; the training diverges: lower the rate of train.schedule")
         self.console.info(f"stopped after step {progress.step:,}: {reason}; saved in {self.run.path}")
-        return reason, received
+        return reason, received_signal
 
     def _exchange(
         self, prefetched: PrefetchedBatches, received: int | None
     ) -> tuple[tuple[int, int], int | None, float]:
         """Return what all ranks need before an update, from one exchange between them.
 
-        That is the number of target tokens in the batches of all ranks, without and with fillers, a signal that any
+        These are the numbers of target tokens of all ranks together, without and with fillers, a signal that any
         rank has received, and the seconds of training of the slowest rank.
         """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
@@ -136,11 +136,11 @@ class Training:
         return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
 
     def _decide_last_step(self, seconds: float) -> None:
-        """Turn a limit in time into a last step, once it is needed, and record it in a checkpoint. Collective.
+        """Convert the time limit to a last step, once the schedule needs it, and record it in a checkpoint. Collective.
 
         That is after 80 % of the part of the schedule whose rate does not depend on the last step, but not before a
-        tenth of the time, when validations have been measured: a resumed training ends its schedule at the same step,
-        whatever its speed.
+        tenth of the time limit, so that the speed is measured. Since the step is recorded, a resumed training ends its
+        schedule at the same step, whatever its speed.
         """
         progress, settings = self.progress, self.recipe.train
         limit, every = settings.stop.seconds, settings.validate_every
@@ -162,7 +162,7 @@ class Training:
             self.console.warn(f"train.schedule.warmup: {settings.schedule.warmup:,} steps are all of this training")
 
     def _set_last_step(self) -> None:
-        """Let the schedule end at the first limit of steps, epochs and time, as far as it is known."""
+        """Set the end of the schedule to the first of the known limits of steps, epochs and time."""
         stop, progress = self.recipe.train.stop, self.progress
         limits = [stop.steps, progress.last_step if stop.seconds == progress.time_limit else None]
         if stop.epochs is not None and self.recipe.train.schedule.falls:
@@ -217,7 +217,7 @@ class Training:
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         results = {"loss": str(loss), "gradient_norm": str(norm)}
-        # with the seed, the length group after those of its batches gives the batches
+        # its batches can be read again: they end before this position
         self.run.log({"type": "skipped", "step": step, **results, "next_group": astuple(position)})
         self.console.warn(f"step {step:,}: loss {loss:g}, gradient norm {norm:g}: skipped")
         if progress.skipped_in_a_row >= MAX_SKIPPED:
@@ -226,11 +226,11 @@ class Training:
     def _diverged(self, reason: str) -> ModelError:
         return ModelError(
             f"{reason}: lower train.schedule's rate or lengthen its warmup, and start over with --restart or with "
-            f"'run' set to another folder; the older checkpoints in {self.run.path} are from before"
+            f"'run' set to another folder; the older checkpoints in {self.run.path} precede that"
         )
 
     def _warn_of_kernels(self) -> None:
-        """Warn, once, of fast kernels that cannot be used here."""
+        """Warn once if fast kernels cannot be used here."""
         if self.updater.kernels.problem not in (None, self._problem):
             self._problem = self.updater.kernels.problem
             self.console.warn(f"{self._problem}")
@@ -284,8 +284,8 @@ class Training:
         loss = self.updater.with_released_memory(lambda: mean_loss(self.model, valid, budget))
         if not math.isfinite(loss):
             raise self._diverged(f"step {self.progress.step:,}: the loss on the validation text is {loss:g}")
-        kept = {name: getattr(decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
-        greedy = DecodeSettings(beam=1, **kept)
+        shared = {name: getattr(decode, name) for name in ("max_length", "protect", "typography", "batch_tokens")}
+        greedy = DecodeSettings(beam=1, **shared)
         loaded = replace(self.loaded, decode=greedy)
         texts = validation_texts(recipe, self.corpus)
         self.display.validating(sum(len(text.sources) for text in texts))
@@ -299,8 +299,8 @@ class Training:
         tag = self.recipe.languages.target_tag(evaluation.texts[0].language)
         ids = [*tokenizers.source.tag_ids([tag, evaluation.texts[0].tag]), *tokenizers.source.encode(source), EOS]
         target = [BOS, *tokenizers.target.encode(translation)]
-        read = (torch.tensor(side, device=device) for side in (ids, target))
-        board.log_tensors(self.progress.step, tensors, attention_weights(self.model, *read).cross)
+        id_tensors = (torch.tensor(side, device=device) for side in (ids, target))
+        board.log_tensors(self.progress.step, tensors, attention_weights(self.model, *id_tensors).cross)
 
     def save(self) -> None:
         """Write the checkpoint of the current step. Collective: no rank returns before it is on the disk."""
@@ -317,9 +317,9 @@ class Interruption:
 
 @contextmanager
 def interruptible(notify: Callable[[str], None]) -> Iterator[Interruption]:
-    """Yield an interruption that the first SIGINT, SIGTERM or SIGHUP sets; only a SIGINT then has its usual effect.
+    """Yield an interruption that the first SIGINT, SIGTERM or SIGHUP sets; then only SIGINT has its usual effect.
 
-    A terminal that is closed may send SIGHUP twice. `notify` prints in a signal handler.
+    A terminal that is closed may send SIGHUP twice. `notify` is called in a signal handler.
     """
     interruption = Interruption()
 

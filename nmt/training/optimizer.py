@@ -47,7 +47,7 @@ def learning_rate(schedule: Schedule, dim: int, step: int, last_step: float) -> 
 
 
 class FlatWeights:
-    """The trained weights of a model in one tensor and their gradients in another, of which each weight has a view.
+    """The trained weights of a model in one tensor, and their gradients in another; each weight is a view of them.
 
     So the norm, the sum over ranks and the optimizer are a few operations, whatever the number of weights.
     """
@@ -66,7 +66,7 @@ class FlatWeights:
             weight.data, weight.grad = view, gradient
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """Return the part of each weight, by name and in its shape, in a tensor like that of all weights."""
+        """Return the view of each weight, by name and in its shape, of a tensor with the layout of all weights."""
         return {
             name: flat[start : start + weight.numel()].view(weight.shape)
             for (name, weight), start in zip(self._named, self._starts, strict=True)
@@ -97,7 +97,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, weights: FlatWeights) ->
 
 def load_optimizer(optimizer: torch.optim.Optimizer, weights: FlatWeights, file: Path, step: int) -> None:
     """Load Adam's moments from a file of `optimizer_tensors` that was written after `step` applied updates."""
-    optimizer.state.clear()  # a file without moments leaves none
+    optimizer.state.clear()  # no moments remain if the file has none
     tensors = read_tensors(file)
     if not tensors:
         return

@@ -14,7 +14,7 @@ from nmt.system.files import Marker, read_digested
 # The file by which a folder is a run.
 RUN = Marker("run.json", "nmt run", 6)
 PROGRESS_FILE, PROGRESS_VERSION = "progress.json", 1
-_BEST_KEPT = 1000  # validations; a file of far more would not be read
+_BEST_KEPT = 1000  # validations; a much longer file would be refused when read
 _LARGEST_EXPONENT = 700  # exp of more is not a float
 
 
@@ -64,7 +64,7 @@ class Progress:
     interval: IntervalSums = field(default_factory=IntervalSums)
     corpus: str = ""  # fingerprint of the prepared corpus
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
-    skipped_in_a_row: int = 0  # the last steps, if they were skipped
+    skipped_in_a_row: int = 0  # how many of the last steps were skipped
     window: int = 0  # of the epoch, the one with the next length group
     validation_seconds: float = 0.0  # of all validations
     last_validation: float = 0.0  # seconds of the last one
@@ -86,7 +86,7 @@ class Progress:
         """Return the last step that ends, with the validations until then, within `limit` seconds of training.
 
         A step is predicted to take the mean of the steps so far, and a validation what the last one took. The last step
-        has one, too: on average half a validation more than one for each interval.
+        is validated, too: on average half a validation more than one for each interval.
         """
         step_seconds = (self.seconds - self.validation_seconds) / self.step + self.last_validation / validate_every
         return self.step + int(max(0.0, limit - self.seconds - self.last_validation / 2) / max(step_seconds, 1e-9))

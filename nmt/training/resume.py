@@ -17,8 +17,8 @@ from nmt.training.progress import PROGRESS_FILE, RUN, Progress, check_format, re
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 
-# keys, with all below them; train.stop.steps changes updates under a schedule that ends there, but only later ones, and
-# data.test the prepared corpus, which is compared by itself
+# settings and sections; a change of train.stop.steps affects only later updates, by a schedule that ends there, and one
+# of data.test only the prepared corpus, which is compared separately
 _FREE_TO_CHANGE = (
     "run", "prepared", "runtime", "decode", "data.test", "train.stop",
     "train.log_every", "train.validate_every", "train.keep_best", "train.tensorboard",
@@ -26,7 +26,7 @@ _FREE_TO_CHANGE = (
 
 
 def check_run_directory(recipe: Recipe) -> None:
-    """Raise ConfigError unless the run's folder is absent, empty or a run, or if it holds anything that is read."""
+    """Raise ConfigError if the run's folder is neither absent, empty nor a run, or if it contains an input."""
     corpora = (*recipe.data.train, *recipe.data.valid, *recipe.data.test)
     inputs = [path for corpus in corpora for path in text_files(corpus).values()]
     if recipe.train.init_from is not None:
@@ -54,16 +54,16 @@ def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
 
 
 def changed_environment(run: RunDirectory, runtime: RuntimeSettings) -> list[str]:
-    """Return in words what differs from where a run was trained before; then numbers are rounded differently."""
+    """Return the differences from the environment in which a run was trained; they may change rounding."""
     before = RUN.read(run.path).get("environment") if run.saved() else None
     now = {**environment(runtime), "processes": distributed.world_size()}
-    return [str(each) for each in differences(before, now)] if isinstance(before, dict) else []
+    return [str(difference) for difference in differences(before, now)] if isinstance(before, dict) else []
 
 
 def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> None:
     """Raise ConfigError if the run was trained on another text than that of a prepared corpus."""
     trained_on = ""
-    for directory in run.saved():  # of damaged ones, whose search comes later, an older one states it, too
+    for directory in run.saved():  # damaged checkpoints are removed later; an older one has the same fingerprint
         with suppress(DamagedError):
             trained_on = read_progress(directory).corpus
     if trained_on not in ("", manifest.training_fingerprint(recipe.data)):
@@ -76,7 +76,7 @@ def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> No
 def _may_change(key: str) -> bool:
     section, _, last = key.rpartition(".")
     if section.startswith("data.") and last in ("file", "source", "target"):
-        return True  # the place of a text; the fingerprint of the prepared corpus covers its content
+        return True  # the path of a text; the fingerprint of the prepared corpus covers its content
     return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)
 
 
@@ -129,7 +129,7 @@ def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None
 
 
 def _progress_of_whole(run: RunDirectory, directory: Path, damage: dict[Path, DamagedError]) -> Progress | None:
-    """Return the progress in a checkpoint; of a damaged one None, and its damage is added to that of others."""
+    """Return the progress in a checkpoint; if it is damaged, add the error to `damage` and return None."""
     try:
         read_configuration(directory, [OPTIMIZER_FILE])  # checks the digests of the other files
         progress = read_progress(directory)

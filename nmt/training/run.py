@@ -2,10 +2,10 @@
 
 run.json                       format, version, and the environment in which the run was last opened; other files in the
                                folder are ignored and kept
-recipe.yaml                    the recipe with all defaults filled in; paths in the run start there, so that a copy
-                               of the run names itself
+recipe.yaml                    the recipe with all defaults filled in; paths inside the run are relative to it, so
+                               that they are valid in a copy of the run
 metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped". A resumed training
-                               appends: when it is read, a record replaces those of its own and of later steps before it
+                               appends: when it is read, a record replaces earlier records of the same and later steps
 tensorboard/                   the same numbers, samples, settings and scores for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
                                last and removed first: a folder without it is no checkpoint. progress.json has its own
@@ -16,8 +16,8 @@ valid.txt                      translations of the validation text by the best c
 test.txt, test.json            translations of the test text by the best checkpoint, and their scores
 lock                           held while a training runs
 
-Of several ranks, the first one writes; all of them load. A run may come from others: a symbolic link in place of a file
-is never followed to write.
+Only rank 0 writes; all ranks load. A run may come from an untrusted source: a symbolic link in place of a file is never
+followed to write.
 """
 
 import json
@@ -46,7 +46,7 @@ from nmt.training.progress import RUN, Progress
 from nmt.training.tensorboard import TensorBoard
 from nmt.training.update import Updater
 
-# what a killed process leaves of a file that it was writing
+# names of unfinished files of a killed process
 _UNFINISHED = re.compile(r"\.(run\.json|recipe\.yaml|(valid|test)\.txt|test\.json|best|last)\.[0-9a-f]{8}\.partial")
 _STEP = "step-" + 8 * "[0-9]"
 
@@ -62,7 +62,7 @@ class RunDirectory:
         self.board: TensorBoard | None = None  # with train.tensorboard, on rank 0
 
     def locked(self, warn: Callable[[str], None] = lambda message: None) -> AbstractContextManager[None]:
-        """Hold the run for this process; the system releases the lock when the process ends.
+        """Lock the run for this process; the system releases the lock when the process ends.
 
         Raises ModelError if another process holds it; warns on a file system without locks.
         """
@@ -78,7 +78,7 @@ class RunDirectory:
             (self.path / name).unlink(missing_ok=True)
 
     def open(self, recipe: Recipe, restart: bool = False) -> None:
-        """Write run.json and the recipe, and remove what a killed process left; with `restart` remove the run before.
+        """Write run.json and the recipe, and remove unfinished files; with `restart`, remove the previous run.
 
         The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
@@ -86,7 +86,7 @@ class RunDirectory:
         remove_unfinished(self.path, _UNFINISHED)
         machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
-            for directory in self.saved():  # without it they are none, so that none is resumed if this is killed
+            for directory in self.saved():  # no checkpoint without it: none is resumed if this process is killed
                 (directory / CONFIG_FILE).unlink()
             events = self.path.glob("tensorboard/events.out.tfevents.*")
             files = (self.path / name for name in ("best", "last", "valid.txt"))
@@ -102,8 +102,8 @@ class RunDirectory:
             else:
                 remove_unfinished(directory)
         if recipe.train.tensorboard:
-            following = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
-            self.board = TensorBoard(self.path, recipe, following)
+            next_step = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
+            self.board = TensorBoard(self.path, recipe, next_step)
         if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
             with disk_errors(self.metrics), open(self.metrics, "r+b", opener=regular_file) as stream:
                 stream.truncate(stream.read().rfind(b"\n") + 1)
@@ -115,8 +115,8 @@ class RunDirectory:
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int | Literal["all"]) -> None:
         """Write the checkpoint of the current step, or only its progress if it exists, and point `last` at it.
 
-        All others except the best few are removed, unless all stay, or the last update was not finite: the training may
-        have diverged, and an older checkpoint be from before.
+        All others except the best few are removed, unless `keep_best` is "all", or the last update was not finite: then
+        the training may have diverged, and an older checkpoint may be better.
         """
         directory = self.checkpoint(progress.step)
         write_checkpoint(directory, loaded, updater, progress)
@@ -124,16 +124,16 @@ class RunDirectory:
         if keep_best == "all" or progress.skipped_in_a_row:
             return
         best = [self.checkpoint(step) for *_, step in progress.best[:keep_best]]
-        for other in self.saved():
-            if other not in (directory, *best):
-                remove_checkpoint(other)
+        for saved in self.saved():
+            if saved not in (directory, *best):
+                remove_checkpoint(saved)
 
     def link(self, progress: Progress) -> None:
         """Point `last` at the checkpoint of a step, and `best` at the best one that exists."""
         for name in ("last", "best"):
-            copy = self.path / name
-            if is_checkpoint(copy):  # no link, since a program has copied what the links lead to
-                remove_checkpoint(copy)
+            symlink = self.path / name
+            if is_checkpoint(symlink):  # not a link: a program has copied the targets of the links
+                remove_checkpoint(symlink)
         replace_link(self.path / "last", self.checkpoint(progress.step))
         best = (self.checkpoint(step) for *_, step in progress.best)
         if directory := next(filter(is_checkpoint, best), None):

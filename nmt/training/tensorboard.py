@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a training, with `train.tensorboard`."""
+"""The log of a training run for TensorBoard, with `train.tensorboard`."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from nmt.config import Recipe, recipe_to_yaml
 from nmt.config.section import differences
 from nmt.errors import ConfigError
 
-_PIXELS = 8  # on each side of an attention weight
+_PIXELS = 8  # width and height of an attention weight in the image
 
 
 class TensorBoard:
     """Writes the numbers of the log, samples, settings, scores, and with `all` tensors, into a folder of the run."""
 
     def __init__(self, run: Path, recipe: Recipe, following: int) -> None:
-        """Begin a file; of those of the training before, the `following` step and later ones are no longer shown.
+        """Begin a file; records of previous files from step `following` on are no longer shown.
 
         Raises ConfigError if the folder is a symbolic link: a run may come from others.
         """
@@ -61,7 +61,7 @@ class TensorBoard:
         """
         for kind, by_name in tensors.items():
             for name, values in by_name.items():
-                if values.isfinite().all():  # a skipped update may have left others
+                if values.isfinite().all():  # a skipped update may have left NaN
                     self._writer.add_histogram(f"{kind}/{name}", values, step)
         layers, heads, *shape = attention.shape
         image = attention.transpose(1, 2).reshape(1, layers * shape[0], heads * shape[1])

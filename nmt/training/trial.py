@@ -1,4 +1,4 @@
-"""What a training costs before it starts: trial updates, and the minutes of a proposal by the speed of products."""
+"""The cost of a training before it starts: trial updates, and the minutes of a proposal by the speed of products."""
 
 import gc
 import math
@@ -35,8 +35,8 @@ from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 
 # Tokens of a process with which `batch_tokens: auto` begins and ends. Larger batches only make updates rarer: a CPU
-# processes as many tokens a second with 2,048 as with 16,384. Only for device memory is there a measurement whether
-# they fit.
+# processes as many tokens a second with 2,048 as with 16,384. Trials measure device memory only: without it,
+# the number is fixed.
 _FIRST_TOKENS, _MOST_TOKENS, _TOKENS_WITHOUT_TRIAL = 2048, 32_768, 4096
 # share of the free device memory for the largest batches: recorded updates have memory of their own
 _USABLE_MEMORY = 0.45
@@ -114,7 +114,7 @@ def _fits(updater: Updater, stream: BatchStream) -> bool:
 def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
     """Raise SettingError, which names a size that fits, if the largest batches do not fit into the device's memory.
 
-    So this shows before the first update, and not after hours. What was allocated is used again.
+    So the error is raised before the first update, not after hours. Training reuses the allocated memory.
     """
     if free_memory(updater.device) is None:
         return
@@ -126,14 +126,14 @@ def check_largest_batches(updater: Updater, stream: BatchStream) -> None:
         fits = _fits(updater, replace(stream, budget=stream.budget // factor, sizes=None))
     if factor == 1:
         return
-    advice = "no smaller one does: make the model smaller"
+    advice = "and no smaller one does: make the model smaller"
     if fits:
         advice = (
-            f"{budget // factor:,} fit: for updates of the same size, set it to {budget // factor} and "
+            f"but {budget // factor:,} fit: for updates of the same size, set it to {budget // factor} and "
             f"train.accumulate to {factor * recipe.train.accumulate}"
         )
     problem = f"a batch of {budget:,} tokens does not fit into the memory of {updater.device}"
-    raise SettingError("train.batch_tokens", f"{problem}, but {advice}")
+    raise SettingError("train.batch_tokens", f"{problem}, {advice}")
 
 
 def choose_settings(

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 class Update(NamedTuple):
     """An update that the device may still be computing.
 
-    `results` waits for the device, but not for work that it was given later. It returns loss and negative
+    `results` waits for the device, but not for work that is dispatched later. It returns loss and negative
     log-likelihood, both sums over target tokens in nats, and the gradient norm before clipping. If the loss or the norm
     is not finite, the update has changed nothing.
     """
@@ -50,12 +50,12 @@ class Updater:
         self.optimizer = make_optimizer(self.weights, self.kernels, recipe.train)
         self.last_step: float = recipe.train.stop.steps or math.inf  # of the training, where its schedule ends
         self._sums = torch.zeros(2, device=device)  # of losses and negative log-likelihoods
-        # other scores, and dropout on the weights of attention, compute with padded tensors, whose shapes vary
-        captures = self.model.attends_by_kernels and not recipe.model.attention_dropout
-        self._add_gradient = self.kernels.recorded(self.add_gradient, "an update", captures)
+        # other scores, and dropout of attention weights, are computed on padded tensors, whose shapes vary
+        may_record = self.model.attends_by_kernels and not recipe.model.attention_dropout
+        self._add_gradient = self.kernels.recorded(self.add_gradient, "an update", may_record)
 
     def update(self, batches: Sequence[Batch], step: int, target_tokens: int) -> Update:
-        """Make update number `step` (from 1) out of one or more batches, as if they were one.
+        """Make update number `step` (from 1) with one or more batches, as if they were a single batch.
 
         The gradient is that of the mean loss per target token of all batches on all ranks: gradients are sums, divided
         once by their total of `target_tokens`. Dropout is a function of (seed, step, batch).
@@ -78,9 +78,9 @@ class Updater:
         return Update(step, rate, self.kernels.read_later(torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])))
 
     def with_released_memory(self, function: Callable[[], Result]) -> Result:
-        """Return the result of a function; if the memory is full, call it again without recorded updates.
+        """Return the result of a function; if the memory is full, release recorded updates and call it again.
 
-        Their memory was not counted when the largest batches were tried.
+        The trial of the largest batches does not include the memory of recorded updates.
         """
         try:
             return function()
@@ -88,7 +88,7 @@ class Updater:
             if not (is_oom(error) and self.kernels.release_memory()):
                 raise
         # outside the handler, where the traceback no longer holds the tensors of the failed computation
-        gc.collect()  # searches of a validation refer to themselves
+        gc.collect()  # searches of a validation are in reference cycles
         release_cached_blocks(self.device)
         return function()
 

@@ -82,14 +82,14 @@ def evaluate(
     """Translate texts as `nmt translate` does and score them against one reference for each line.
 
     The settings are those of the model (`loaded.decode`) and of the run (`runtime`); `show` receives the number of
-    lines done, twice. Collective: every rank returns the whole result.
+    lines done, as the amount and as the position. Collective: every rank returns the whole result.
     """
     translator = Translator(loaded, runtime)
     line_batch = distributed.world_size() * translator.scale * LINE_BATCH_SIZE
     done, results, scores = 0, [], []
     for text in texts:
         options = replace(translator.options(to=text.language), tag=text.tag)
-        shard = []  # of the lines of this rank
+        shard = []  # translations of this rank's lines
         for start in range(0, len(text.sources), line_batch):
             lines = text.sources[start : start + line_batch]
             translated = translator.translate_lines(distributed.shard(lines), options)
@@ -103,7 +103,7 @@ def evaluate(
         scores.append((bleu, chrf))
     if not translator.engine.uses_cores:
         del translator
-        gc.collect()  # kept searches, which have gigabytes of a GPU, and its kernels refer to each other
+        gc.collect()  # kept searches, which hold gigabytes of device memory, and kernels are in a reference cycle
     return Evaluation(texts, results, scores)
 
 

@@ -56,7 +56,7 @@ def test_missing_and_changed_texts_are_explained(tmp_path: Path) -> None:
     run = run_with_test(tmp_path, "un gatto")
     systems, missing = systems_of_run(run, "name")
     assert (systems, missing) == (
-        [], ["No translations of the test text: test.txt has 1 line, but the text 3: it has changed."]
+        [], ["No translations of the test text: test.txt has 1 line, but the text has 3: it has changed."]
     )  # fmt: skip
     (run.path / "test.txt").unlink()
     assert "does not exist yet; nmt train writes it when training ends" in systems_of_run(run, "name")[1][0]
