@@ -101,7 +101,7 @@ def compile_all(precision: str) -> list[tuple[str, int, int]]:
     model.compute_with(Compiled(CPU, precision, 256))
     for lengths in ((3, 4), (70, 66)):  # of sentences in one tile, and of a longer one
         batch = assemble([(sentences(lengths[0]), sentences(lengths[1]))], model.kernels.sizes)
-        model.loss(batch.sent(model.kernels.sent), 0.1)[0].backward()
+        model.loss(batch.copied(model.kernels.to_device), 0.1)[0].backward()
     model.compute_with(Compiled(CPU, precision))
     with torch.no_grad():
         for beam in (1, 4):

@@ -63,9 +63,9 @@ class Rows:
 
     def to(self, device: torch.device) -> "Rows":
         """Return the rows on a device."""
-        return self.sent(lambda tensor: tensor.to(device))
+        return self.copied(lambda tensor: tensor.to(device))
 
-    def sent(self, send: Callable[[Tensor], Tensor]) -> "Rows":
+    def copied(self, send: Callable[[Tensor], Tensor]) -> "Rows":
         """Return the rows with their tensors copied by `send`, which is called once for all of them."""
         tensors = self.ids, self.positions, self.sentences, self.tiles
         ids, positions, sentences, tiles = torch.split(send(torch.cat(tensors)), [len(tensor) for tensor in tensors])
@@ -188,7 +188,7 @@ class Batch:
         """The expected output (N): w1 … wn </s> of each sentence; padding at rows without a loss."""
         return self._views[6]
 
-    def sent(self, send: Callable[[Tensor], Tensor]) -> "Batch":
+    def copied(self, send: Callable[[Tensor], Tensor]) -> "Batch":
         """Return the batch with its buffer copied by `send`."""
         return replace(self, buffer=send(self.buffer))
 

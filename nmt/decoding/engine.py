@@ -60,7 +60,7 @@ class TorchEngine:
         return self.kernels.problem
 
     @property
-    def in_torch(self) -> Self:
+    def torch_engine(self) -> Self:
         """This engine."""
         return self
 
@@ -113,13 +113,13 @@ class TorchEngine:
         self.kernels.release_memory()
         release_cached_blocks(self.kernels.device)
 
-    def of_worker(self, call: Callable[[object], Any]) -> Engine:
+    def for_worker(self, call: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread; on a GPU, a remote engine."""
         torch.set_num_threads(1)
         self.threads = 1
         return self if self.uses_cores else RemoteEngine(self, call)
 
-    def answers(self, requests: Sequence[Any]) -> list[Any]:
+    def answer(self, requests: Sequence[Any]) -> list[Any]:
         """Return the results for requests of remote engines; searches with equal options are joined."""
         results: list[Any] = [None] * len(requests)
         searches: dict[str, list[int]] = {}

@@ -22,7 +22,7 @@ _ROWS = 1024  # target tokens whose logits over the whole vocabulary are in memo
 def force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> list[Forced]:
     """Return the log-probabilities of a batch of pairs, and the attention of these heads."""
     batch = assemble([(Sentences.of([source for source, _ in pairs]), Sentences.of([target for _, target in pairs]))])
-    batch = batch.sent(model.kernels.sent)
+    batch = batch.copied(model.kernels.to_device)
     source, target = batch.source, batch.target
     attention = {layer: list[Tensor]() for layer, _ in heads}
     layer_weights = [(None, attention.get(layer)) for layer in range(len(model.decoder))]

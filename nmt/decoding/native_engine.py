@@ -35,7 +35,7 @@ class Engine(Protocol):
         """The number of threads among which batches are divided."""
 
     @property
-    def in_torch(self) -> "TorchEngine":
+    def torch_engine(self) -> "TorchEngine":
         """The models in torch, for all but search and forced decoding; loading them takes seconds."""
 
     def search(
@@ -54,11 +54,11 @@ class Engine(Protocol):
         A batch holds at most `budget` padded tokens, counted on the longer side; a longer pair is a batch by itself.
         """
 
-    def of_worker(self, call: Callable[[object], Any]) -> "Engine":
-        """Return the engine for a fork of this process; `call` sends a request to `answers` in this process."""
+    def for_worker(self, call: Callable[[object], Any]) -> "Engine":
+        """Return the engine for a fork of this process; `call` sends a request to `answer` in this process."""
 
     @property
-    def answers(self) -> Callable[[Sequence[Any]], list[Any]] | None:
+    def answer(self) -> Callable[[Sequence[Any]], list[Any]] | None:
         """The function that computes requests of workers; None if workers compute everything themselves."""
 
 
@@ -66,7 +66,7 @@ class NativeEngine:
     """Models laid out for the kernels in C++; torch is loaded for what is neither a search nor forced decoding."""
 
     problem: str | None = None
-    answers = None
+    answer = None
     uses_cores, search_scale = True, 1
 
     def __init__(self, models: Sequence[NativeModel], load: "Callable[[], TorchEngine]", threads: int) -> None:
@@ -74,7 +74,7 @@ class NativeEngine:
         self.description = f"compiled kernels, cpu, {models[0].precision}"
 
     @cached_property
-    def in_torch(self) -> "TorchEngine":
+    def torch_engine(self) -> "TorchEngine":
         """These models in torch."""
         return self._load()
 
@@ -115,7 +115,7 @@ class NativeEngine:
     def _run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         return in_threads(function, batches, self.threads)
 
-    def of_worker(self, call: Callable[[object], Any]) -> Engine:
+    def for_worker(self, call: Callable[[object], Any]) -> Engine:
         """Return this engine with one thread."""
         self.threads = 1
         return self
@@ -140,7 +140,7 @@ class ForceRequest(NamedTuple):
 class RemoteEngine:
     """An engine without models: it sends requests to another process, or to another function."""
 
-    answers = None
+    answer = None
 
     def __init__(self, engine: Engine, call: Callable[[object], Any]) -> None:
         self.description, self.problem, self.threads = engine.description, engine.problem, engine.threads
@@ -148,7 +148,7 @@ class RemoteEngine:
         self._call = call
 
     @property
-    def in_torch(self) -> "TorchEngine":
+    def torch_engine(self) -> "TorchEngine":
         """Raise AssertionError: the models are in another process."""
         raise AssertionError("a remote engine has no models")
 
@@ -164,6 +164,6 @@ class RemoteEngine:
         forced: list[Forced] = self._call(ForceRequest(pairs, budget, heads))
         return forced
 
-    def of_worker(self, call: Callable[[object], Any]) -> Engine:
+    def for_worker(self, call: Callable[[object], Any]) -> Engine:
         """Raise AssertionError: a worker has no workers."""
         raise AssertionError("a worker has no workers")

@@ -88,10 +88,10 @@ def search(
         return make().run(searched, observer)
     try:
         key = *map(id, models), options.model_dump_json(), size, any(prefixes)
-        return kernels.kept(key, size[0], make).run(searched)
+        return kernels.reuse(key, size[0], make).run(searched)
     except (RuntimeError, MemoryError) as error:
         if is_oom(error):
-            kernels.did_not_fit(size)
+            kernels.reduce_search_size(size)
         raise
 
 
@@ -229,7 +229,7 @@ class Search:
         encoded.first = end
         sentences = encoded.sentences[start:end]
         numbers = [slots, [len(sentence.source) for sentence in sentences], [sentence.limit for sentence in sentences]]
-        indices, lengths, limits = self.kernels.sent(torch.tensor(numbers)).unbind()
+        indices, lengths, limits = self.kernels.to_device(torch.tensor(numbers)).unbind()
         row_slice, rows = encoded.rows.part(start, end)
         if not self._caches:
             self._caches = [
@@ -243,11 +243,11 @@ class Search:
             required = torch.full((count, self._required.size(1)), -1)
             for row, sentence in zip(required, sentences, strict=True):
                 row[: len(sentence.prefix)] = torch.tensor(sentence.prefix)
-            self._required.index_copy_(0, indices, self.kernels.sent(required))
+            self._required.index_copy_(0, indices, self.kernels.to_device(required))
         if self._noise is not None:
             sources = [sentence.source for sentence in sentences]
             noise = torch.from_numpy(options.noise(sources, [sentence.limit for sentence in sentences]))
-            self._noise[:, :, : noise.size(2)].index_copy_(0, indices, self.kernels.sent(noise))
+            self._noise[:, :, : noise.size(2)].index_copy_(0, indices, self.kernels.to_device(noise))
         self._select_rows()
         return sentences
 
@@ -256,7 +256,7 @@ class Search:
         self._select_rows()
         beams = self.beams
         active = (beams.log_probs > -torch.inf).any(1)
-        fetched = self.kernels.fetched(active, beams.finished_tokens, beams.finished_log_probs, beams.finished_lengths)
+        fetched = self.kernels.fetch(active, beams.finished_tokens, beams.finished_log_probs, beams.finished_lengths)
 
         def finished(slots: Sequence[int]) -> dict[int, list[Hypothesis]]:
             active_flags, tokens, *numbers = fetched()

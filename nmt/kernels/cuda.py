@@ -68,17 +68,17 @@ class CudaKernels(Kernels):
         filled = self._target_rows if target <= self._target_rows else _multiple(target, step)
         return _multiple(max(1, source), step), filled
 
-    def sent(self, tensor: Tensor) -> Tensor:
+    def to_device(self, tensor: Tensor) -> Tensor:
         """Copy through page-locked RAM, so that the host does not wait for the GPU."""
         if self.device.type != "cuda" or tensor.device.type == "cuda":
             return tensor
         # in this thread: CUDA calls of another thread may invalidate the recording of a graph
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
-    def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
+    def fetch(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
         """Copy to page-locked RAM; the host waits for these copies only."""
         if self.device.type != "cuda":  # in Triton's interpreter
-            return super().fetched(*tensors)
+            return super().fetch(*tensors)
         copied = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record()
@@ -168,7 +168,7 @@ class CudaKernels(Kernels):
 
         return call
 
-    def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
+    def reuse(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         """Keep the last searches with their recordings: a few large ones, and more small ones."""
         is_small = slots <= _SMALL
         searches = self._kept[is_small]
@@ -177,7 +177,7 @@ class CudaKernels(Kernels):
             del searches[next(iter(searches))]
         return cast(Result, search)
 
-    def did_not_fit(self, size: tuple[int, int, int]) -> None:
+    def reduce_search_size(self, size: tuple[int, int, int]) -> None:
         """Halve the slots of searches of these lengths, unless another kept search may have filled the memory."""
         if sum(map(len, self._kept)) <= 1:
             self._out_of_memory[size[1:]] += 1
@@ -272,10 +272,10 @@ class _Recorded(Generic[Input, Result]):
         if key not in self._graphs and self._calls[key] > 1 and len(self._graphs) < self._max_graphs:
             self._record(key, given)
         if key not in self._graphs:
-            given = given.sent(self._kernels.sent)
+            given = given.copied(self._kernels.to_device)
             return given, self._function(given)
         graph, buffer, result = self._graphs[key]
-        given = given.sent(lambda tensor: buffer.copy_(tensor.pin_memory(), non_blocking=True))
+        given = given.copied(lambda tensor: buffer.copy_(tensor.pin_memory(), non_blocking=True))
         graph.replay()
         return given, result
 
@@ -290,10 +290,10 @@ class _Recorded(Generic[Input, Result]):
         buffers, results, site = list[Tensor](), list[Result](), self._kernels.site
 
         def send(tensor: Tensor) -> Tensor:
-            buffers.append(self._kernels.sent(tensor))
+            buffers.append(self._kernels.to_device(tensor))
             return buffers[0]
 
-        static = given.sent(send)
+        static = given.copied(send)
         try:
             graph = _graph_of(lambda: results.append(self._function(static)), self._pool)
         except RuntimeError as error:

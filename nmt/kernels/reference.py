@@ -82,11 +82,11 @@ class Kernels:
         """Return the numbers of rows to which a batch of this size is filled, see `nmt.batching.batch.assemble`."""
         return max(1, source), max(1, target)
 
-    def sent(self, tensor: Tensor) -> Tensor:
+    def to_device(self, tensor: Tensor) -> Tensor:
         """Return a tensor on the device."""
         return tensor.to(self.device)
 
-    def fetched(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
+    def fetch(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
         """Return a function that waits for the device to compute these tensors, and returns copies in RAM."""
         return lambda: [tensor.cpu() for tensor in tensors]
 
@@ -188,19 +188,19 @@ class Kernels:
         """
 
         def call(rows_or_batch: Input) -> tuple[Input, Result]:
-            rows_or_batch = rows_or_batch.sent(self.sent)
+            rows_or_batch = rows_or_batch.copied(self.to_device)
             return rows_or_batch, function(rows_or_batch)
 
         return call
 
-    def kept(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
+    def reuse(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         """Return the search that was made for the same key, if its recordings can be replayed; else make one.
 
         `slots` is the number of sentences that it searches at a time.
         """
         return make()
 
-    def did_not_fit(self, size: tuple[int, int, int]) -> None:
+    def reduce_search_size(self, size: tuple[int, int, int]) -> None:
         """Make `search_size` return fewer slots for these lengths, after a search of this size ran out of memory."""
 
     def loss(
@@ -283,7 +283,7 @@ class Kernels:
 
     def read_later(self, numbers: Tensor) -> Results:
         """Return a function that waits for the device to compute these numbers, and returns them."""
-        fetched = self.fetched(numbers)
+        fetched = self.fetch(numbers)
         return lambda: list(map(float, fetched()[0].tolist()))
 
     def rounded(self, x: Tensor) -> Tensor:

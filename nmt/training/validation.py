@@ -123,7 +123,7 @@ def mean_loss(model: Transformer, split: PreparedSplit, budget: int) -> float:
     with torch.no_grad():
         for batch_indices in distributed.shard(cut_into_groups(by_length, split, budget)):
             batch = assemble([split.gather(batch_indices)], model.kernels.sizes)
-            _, nll = model.loss(batch.sent(model.kernels.sent))
+            _, nll = model.loss(batch.copied(model.kernels.to_device))
             sums.append((nll.item(), batch.target_tokens))
     all_sums = distributed.all_gather(sums)
     return sum(nll for nll, _ in all_sums) / sum(tokens for _, tokens in all_sums)

@@ -79,7 +79,7 @@ def encode(translator: "Translator", sentences: Sequence[str], to: str | None) -
     ids = _ids(translator, sentences, to)
     batches = length_batches([*map(len, ids)], translator.options(to=to).search.batch_tokens)
     vectors = torch.zeros(len(ids), translator.models[0].model.settings.dim)
-    engine = translator.engine.in_torch
+    engine = translator.engine.torch_engine
     means_of_batches = engine.run(partial(_means, engine.models[0]), [[ids[i] for i in batch] for batch in batches])
     for batch, means in zip(batches, means_of_batches, strict=True):
         vectors[batch] = means

@@ -37,10 +37,10 @@ def _in_processes(
     engine = translator.engine
 
     def begin() -> None:
-        translator.engine = engine.of_worker(pool.call)
+        translator.engine = engine.for_worker(pool.call)
 
     advice = "give fewer --threads or a smaller decode.batch_tokens"
-    pool = WorkerPool(work, translator.process_count, advice, begin, engine.answers)
+    pool = WorkerPool(work, translator.process_count, advice, begin, engine.answer)
     try:
         yield from pool.map(batches)
     finally:

@@ -419,7 +419,7 @@ def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int
     `threads`, unless None, sets those of torch, too.
     """
 
-    def in_torch() -> "TorchEngine":
+    def torch_engine() -> "TorchEngine":
         import torch
 
         from nmt.decoding.engine import TorchEngine
@@ -433,5 +433,5 @@ def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int
         precision = "bf16" if prefers_bf16(models[0].settings.dim) else "fp32"
     natives = [native for model in models if (native := model.native(precision)) is not None]
     if len(natives) == len(models):
-        return NativeEngine(natives, in_torch, threads or thread_count(runtime))
-    return in_torch()
+        return NativeEngine(natives, torch_engine, threads or thread_count(runtime))
+    return torch_engine()

@@ -104,15 +104,15 @@ def test_both_engines_force_the_same(
 
 def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> None:
     loaded: list[TorchEngine] = []
-    in_torch, laid_out = TorchEngine.of_models([model.model], RUNTIME), model.native("fp32")
+    torch_engine, laid_out = TorchEngine.of_models([model.model], RUNTIME), model.native("fp32")
     assert laid_out is not None
-    engine = NativeEngine([laid_out], lambda: loaded.append(in_torch) or in_torch, 1)  # type: ignore[func-returns-value]
+    engine = NativeEngine([laid_out], lambda: loaded.append(torch_engine) or torch_engine, 1)  # type: ignore[func-returns-value]
     engine.search([[5, 6]], SearchOptions(n_best=2), [[7]])
     engine.force([([5, 6], [7])], 100, [(0, 0)])
     assert not loaded
     for _ in range(2):
-        assert engine.in_torch is in_torch
-    assert loaded == [in_torch]
+        assert engine.torch_engine is torch_engine
+    assert loaded == [torch_engine]
 
 
 def test_a_search_that_does_not_fit_into_ram_is_halved_or_refused(

@@ -52,7 +52,7 @@ def trained(model: Transformer, *batches: Groups) -> list[Tensor]:
     results = []
     model.zero_grad()
     for groups in batches:
-        loss, likelihood = model.loss(assemble(groups, model.kernels.sizes).sent(model.kernels.sent), 0.1)
+        loss, likelihood = model.loss(assemble(groups, model.kernels.sizes).copied(model.kernels.to_device), 0.1)
         loss.backward()
         results += [loss.detach(), likelihood]
     return [*results, *(weight.grad.clone() for weight in model.parameters())]
@@ -98,7 +98,7 @@ def test_searches_have_few_sizes() -> None:
     assert kernels.search_size(100_000, 300, 610, 2048) == (4, 512, 1024)
     assert kernels.search_size(3, 5000, 9000, 2048)[0] == 1
     assert kernels.search_size(100_000, 300, 610, 2048)[0] == 4
-    kernels.did_not_fit((4, 512, 1024))  # else every batch of the rest would fail first
+    kernels.reduce_search_size((4, 512, 1024))  # else every batch of the rest would fail first
     assert kernels.search_size(100_000, 300, 610, 2048)[0] == 2
     assert kernels.search_size(100_000, 16, 42, 2048)[0] == 32, "shorter sentences fit"
     assert kernels.search_size(1, 9, 28, 2048)[0] == 1
@@ -108,7 +108,7 @@ def test_the_last_searches_are_kept() -> None:
     kernels, made = CudaKernels(DEVICE), list[int]()
 
     def kept(number: int, slots: int) -> None:
-        assert kernels.kept(number, slots, lambda: made.append(number) or number) == number  # type: ignore[func-returns-value]
+        assert kernels.reuse(number, slots, lambda: made.append(number) or number) == number  # type: ignore[func-returns-value]
 
     for number in (1, 2, 3, 4, 1, 5, 1, 2):  # the one that is used least recently is 2, then 3
         kept(number, 64)
@@ -119,10 +119,10 @@ def test_the_last_searches_are_kept() -> None:
     kept(11, 1)
     assert len(made) == 6 + 30
     size = kernels.search_size(64, 16, 32, 2048)
-    kernels.did_not_fit(size)  # others may have filled the memory
+    kernels.reduce_search_size(size)  # others may have filled the memory
     assert kernels.search_size(64, 16, 32, 2048) == size
     assert kernels.release_memory()
-    kernels.did_not_fit(size)
+    kernels.reduce_search_size(size)
     assert kernels.search_size(64, 16, 32, 2048)[0] == size[0] // 2
 
 
@@ -132,7 +132,7 @@ def test_dropout_is_a_function_of_the_seed(key: str) -> None:
     losses = []
     for seed in (1, 1, 2):
         model.kernels.seed(seed)
-        losses.append(float(model.loss(assemble(groups).sent(model.kernels.sent))[0].detach()))
+        losses.append(float(model.loss(assemble(groups).copied(model.kernels.to_device))[0].detach()))
     assert losses[0] == losses[1] != losses[2]
 
 

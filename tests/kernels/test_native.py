@@ -344,7 +344,7 @@ def test_both_engines_refuse_a_sentence_with_numbers_that_are_none(token: int) -
         broken.target_embedding.tokens.weight[token] = torch.nan
     engine, options = native_engine([broken]), SearchOptions(beam=3)
     outcomes = []
-    for either in (engine, engine.in_torch):
+    for either in (engine, engine.torch_engine):
         try:
             outcomes.append([hypothesis.tokens for hypothesis in either.search([[5, 6, 7]], options)[0]])
         except ModelError:

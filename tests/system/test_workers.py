@@ -53,6 +53,6 @@ def test_workers_that_do_not_search_need_no_threads_of_a_library(monkeypatch: py
     """On a GPU: its driver has threads, and so has torch in any process that has loaded a model."""
     monkeypatch.setattr(WorkerPool, "map", lambda *_: iter(["of workers"]))
     monkeypatch.setattr(sharing, "can_fork", lambda: False)
-    engine = SimpleNamespace(uses_cores=False, of_worker=None, answers=None)
+    engine = SimpleNamespace(uses_cores=False, for_worker=None, answer=None)
     translator: Any = SimpleNamespace(process_count=2, engine=engine)
     assert list(shared(translator, lambda batch: batch, [1])) == ["of workers"]

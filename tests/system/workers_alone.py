@@ -166,7 +166,7 @@ def test_searches_with_equal_options_are_one() -> None:
     searched: list[int] = []
     search = engine.search
     engine.search = lambda ids, *rest: searched.append(len(ids)) or search(ids, *rest)  # type: ignore[method-assign, func-returns-value]
-    for found, alone in zip(engine.answers(requests), expected, strict=True):
+    for found, alone in zip(engine.answer(requests), expected, strict=True):
         assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in alone]
     assert searched == [7, 2]
 
