@@ -68,7 +68,7 @@ def scaling() -> Drawing:
     caption = (
         "The product of a random query and a random key has the standard deviation √d: without the division, the "
         "softmax of wide heads gives nearly all weight to one key, and its gradient vanishes. Divided by √d, weights "
-        f"and gradient are the same for every width; {_KEYS} keys, numbers from a normal distribution."
+        f"and gradient are nearly the same for all widths from 16; {_KEYS} keys, numbers from a normal distribution."
     )
     return Drawing("scaling", "Why scores are divided by √d", caption, figure, "nmt.model.scores.Score", "attention")
 

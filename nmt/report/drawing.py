@@ -35,6 +35,7 @@ WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
 # Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
 MARGINS = (0.5, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
+_LONGEST_NAME = 45  # characters in a legend
 _COLUMNS = 12  # letters of a title in an inch
 _FILES = Path(__file__).parent
 _GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
@@ -85,6 +86,12 @@ def drawing_style() -> Iterator[None]:
 def new_figure(height: float = 3.0, width: float = HALF) -> Figure:
     """Return an empty figure of a size in inches; two of the standard width are beside each other in a page."""
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def in_legend(name: str) -> str:
+    """Return the end of a name for a legend; matplotlib leaves out names that begin with an underscore."""
+    name = name if len(name) <= _LONGEST_NAME else f"…{name[-_LONGEST_NAME:]}"
+    return f" {name}" if name.startswith("_") else name
 
 
 def new_chart(

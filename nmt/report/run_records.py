@@ -15,6 +15,7 @@ from nmt.config.section import differences
 from nmt.errors import DataError, ModelError, NMTError
 from nmt.system.files import lock_holder, parse_json, read_json, regular_file
 from nmt.text.manifest import Manifest
+from nmt.text.prepared import balancing_weights
 from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
@@ -30,6 +31,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 _TEST_SCORE = {"name": str, "value": int | float, "signature": str}
 # Settings that name a place, and decide no result.
 _PLACES = ("run", "prepared")
+_COSTS_OF_PROGRESS = ("target_tokens", "seconds")
 
 
 class RunRecords:
@@ -156,22 +158,29 @@ def find_runs(folder: Path) -> dict[str, Path]:
 def run_row(name: str, path: Path) -> Row:
     """Return the row of a run; of a run that cannot be read, only the reason, as its remark."""
     row: Row = {"name": name, "path": str(path), "remark": "", "settings": {}, "valid": {}, "test": {}}
-    row |= dict.fromkeys(("parameters", "pairs", "steps", "epochs", "tokens", "minutes", "device"))
+    row |= dict.fromkeys(("parameters", "pairs", "pairs_per_epoch", "steps", "epochs", "tokens", "minutes", "device"))
     try:
         run = RunRecords(path)
     except (NMTError, OSError) as error:
         reason = str(error).removeprefix(f"{path}: ").partition(";")[0]
         return row | {"remark": f"training now: {reason}" if lock_holder(path) else reason}
     with suppress(NMTError, OSError):
-        row["pairs"] = Manifest.read(run.prepared).train.kept
+        split, data = Manifest.read(run.prepared).train, run.recipe.data
+        weights = balancing_weights(split.corpora, data.temperature)
+        texts = zip(split.corpora, weights, data.train, strict=True)
+        row["pairs"] = split.kept
+        row["pairs_per_epoch"] = round(sum(pairs * weight * text.oversample for pairs, weight, text in texts))
     no_record: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
     last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=no_record)
+    if (progress := run.progress) is not None and last["step"] < progress.step:  # steps after the last line of the log
+        epochs = last["epoch"] * progress.step / last["step"] if last["step"] else progress.epoch
+        last = {"step": progress.step, "epoch": epochs, **{key: getattr(progress, key) for key in _COSTS_OF_PROGRESS}}
     best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
     return row | {
         "remark": run.state,
         "settings": {setting.key: setting.now for setting in differences({}, run.recipe.model_dump(mode="json"))},
         "parameters": _parameters(path),
-        "steps": max(last["step"], run.progress.step if run.progress else 0),
+        "steps": last["step"],
         "epochs": last["epoch"],
         "tokens": last["target_tokens"],
         "minutes": last["seconds"] / 60,
@@ -209,7 +218,9 @@ def setting_text(value: object, is_short: bool = True) -> str:
     ('', '[1, 2]', 'train.tsv', 'true')
     """
     if isinstance(value, str):
-        return Path(value).name if is_short and value.startswith("/") else value
+        path = Path(value)  # of a model in a run, the run
+        name = path.parent.name if path.name in ("best", "last") else path.name
+        return name if is_short and value.startswith("/") else value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 

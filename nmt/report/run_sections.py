@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import cycle
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +12,16 @@ from matplotlib.axes import Axes
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
 from nmt.config.section import Difference, differences
-from nmt.report.drawing import COLOURS, QUARTER, THIRD, Drawing, label_ends, new_chart, set_logarithmic
+from nmt.report.drawing import (
+    COLOURS,
+    QUARTER,
+    THIRD,
+    Drawing,
+    in_legend,
+    label_ends,
+    new_chart,
+    set_logarithmic,
+)
 from nmt.report.page import render, shown
 from nmt.report.run_records import Record, Row, RunRecords, columns_of, differing_settings, run_row, setting_text
 from nmt.report.translations import System
@@ -112,16 +120,20 @@ def comparison_drawings(runs: Sequence[RunRecords]) -> list[Drawing]:
     """Return BLEU and loss of the validation text of several runs over their steps, their target tokens and minutes."""
     drawings, names = [], run_names(runs)
     for cost, (name, label, factor, caption) in _COSTS.items():
-        figure, panels = new_chart(3.8, THIRD, (0.5, 0.1, 0.42, 0.3), rows=2)
+        legend = _LEGEND_LINE * len(runs)
+        figure, panels = new_chart(3.8 + legend, THIRD, (0.5, 0.1, 0.42 + legend, 0.3), rows=2)
         for axes, key, name_of_score in zip(panels, ("bleu", "loss"), ("BLEU", "Loss"), strict=True):
             axes.set_title(f"{name_of_score} of the validation text")
-            for run, run_name, colour in zip(runs, names, cycle(COLOURS), strict=False):
+            for number, (run, run_name) in enumerate(zip(runs, names, strict=True)):
                 costs, scores = _column(run.validations, cost, factor), _column(run.validations, key)
-                _plot(axes, costs, scores, color=colour, label=run_name)
+                cycles, colour = divmod(number, len(COLOURS))
+                style = {"color": COLOURS[colour], "linestyle": _LINE_STYLES[cycles % len(_LINE_STYLES)]}
+                _plot(axes, costs, scores, label=in_legend(run_name), **style)
         panels[1].set(xlabel=label, xlim=(0, None))
         if any(run.validations for run in runs):
             set_logarithmic(panels[1], "y")
-        panels[0].legend(fontsize=8)
+        handles_and_names = panels[0].get_legend_handles_labels()
+        figure.legend(*handles_and_names, loc="lower left", fontsize=8, frameon=False, labelspacing=0.2, borderpad=0)
         drawings.append(Drawing(f"runs-by-{name}", f"By {name}", caption, figure, subject=" and ".join(names)))
     return drawings
 
@@ -156,6 +168,8 @@ def remarks(run: RunRecords) -> Iterator[str]:
 
 # A run that has seen this many times the pairs of another one has seen more text.
 _MORE = 1.05
+_LINE_STYLES = ("-", "--", ":")
+_LEGEND_LINE = 0.17  # inches
 
 
 def run_lead(run: RunRecords) -> Markup:
@@ -218,7 +232,8 @@ def runs_html(rows: Sequence[Row]) -> Markup:
     """Return the section of runs: costs and scores, the settings that differ, and which ones have seen more text."""
     columns, differing = columns_of(rows), differing_settings(rows)
     settings = [(key, *(setting_text(value, is_short=False) for value in values)) for key, values in differing.items()]
-    seen = {row["name"]: row["epochs"] * row["pairs"] for row in rows if row["epochs"] and row["pairs"]}
+    known = [row for row in rows if row["epochs"] and row["pairs_per_epoch"]]
+    seen = {row["name"]: row["epochs"] * row["pairs_per_epoch"] for row in known}
     least = min(seen, key=lambda name: seen[name], default="")
     more = [
         f"{name} has seen {count / seen[least]:.1f} times the text of {least} ({count:,.0f} sentence pairs against "

@@ -197,6 +197,11 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
         "row of scores, whose softmax is a row of weights that adds up to 1. The mean of the values (V) with these "
         "weights is the output Z of the head."
     )
+    if "scores" in numbers:
+        caption += (
+            " This model computes its scores by another formula than Q Kᵀ / √d; with relative positions, vectors of "
+            "distances are added to keys and values."
+        )
     code = "nmt.model.attention.SelfAttention.project"
     return Drawing("one-head", "One head in numbers: encoder, layer 1, head 1", caption, figure, code, "attention")
 

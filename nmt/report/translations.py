@@ -13,7 +13,7 @@ from nmt.config import LanguagePair
 from nmt.errors import DataError, NMTError
 from nmt.evaluation.findings import KINDS, diagnose
 from nmt.evaluation.metrics import RESAMPLES, Score, compare, length_buckets, length_unit, measure
-from nmt.report.drawing import COLOURS, Drawing, new_chart
+from nmt.report.drawing import COLOURS, Drawing, in_legend, new_chart
 from nmt.report.page import render
 from nmt.report.run_records import RunRecords
 from nmt.system.console import counted
@@ -136,7 +136,7 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
         x_positions = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count
         margins = [score.confidence.margin if score.confidence else 0 for score in scores]
         values, colour = [score.value for score in scores], COLOURS[number % len(COLOURS)]
-        axes.errorbar(x_positions, values, margins, fmt="o", capsize=3, label=system.name, color=colour)
+        axes.errorbar(x_positions, values, margins, fmt="o", capsize=3, label=in_legend(system.name), color=colour)
         lowest = int(np.argmin(values))
         named = f", {system.name}" if count > 1 else ""
         weakest.append(f"{buckets[lowest].name} {unit} ({scores[lowest].text}{named})")

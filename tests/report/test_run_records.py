@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from nmt.errors import ConfigError, DataError, ModelError, NMTError
-from nmt.report.run_records import RunRecords
+from nmt.report.drawing import in_legend
+from nmt.report.run_records import RunRecords, run_row, setting_text
 from nmt.system.files import lock_folder
 from tests.report.run_files import train_line, validation_line, write_run
 
@@ -91,3 +93,32 @@ def test_best_validation_is_that_of_the_metric(tmp_path: Path, metric: str, best
     found = RunRecords(run).best
     assert found is not None
     assert found["step"] == best
+
+
+def test_costs_are_those_of_the_progress_after_the_last_line_of_the_log(uninterrupted: Path, tmp_path: Path) -> None:
+    """An epoch has each pair as often as the weight of its text states."""
+    shutil.copytree(uninterrupted, tmp_path / "run", symlinks=True)
+    whole, log = run_row("run", tmp_path / "run"), tmp_path / "run" / "metrics.jsonl"
+    first = log.read_text().splitlines(keepends=True)[0]
+    log.write_text(first)
+    recipe = tmp_path / "run" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("oversample: 1.0", "oversample: 10.0"))
+    row = run_row("run", tmp_path / "run")
+    assert json.loads(first)["step"] < row["steps"] == whole["steps"]
+    assert (row["tokens"], row["epochs"]) == (whole["tokens"], pytest.approx(whole["epochs"], rel=0.2))
+    assert row["pairs_per_epoch"] == 10 * whole["pairs_per_epoch"] == 10 * whole["pairs"]
+
+
+def test_the_model_of_a_run_has_the_name_of_the_run() -> None:
+    assert [setting_text(path) for path in ("/a/base/best", "/a/base/last", "/a/train.tsv")] == [
+        "base",
+        "base",
+        "train.tsv",
+    ]
+
+
+def test_names_in_a_legend_are_short_and_shown() -> None:
+    axes = Figure().subplots()
+    for name in ("_run", "a" * 99 + "z"):
+        axes.plot([1], [1], label=in_legend(name))
+    assert axes.get_legend_handles_labels()[1] == [" _run", f"…{'a' * 44}z"]

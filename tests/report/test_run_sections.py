@@ -67,7 +67,7 @@ def row_of(name: str, epochs: float, rate: float) -> Row:
     settings = {"train.schedule.rate": rate, "seed": 1}
     places = {"path": name, "remark": "", "settings": settings, "valid": {}, "test": {}}
     counts = dict.fromkeys(("parameters", "steps", "tokens", "minutes", "device"))
-    return {"name": name, "epochs": epochs, "pairs": 1000, **places, **counts}
+    return {"name": name, "epochs": epochs, "pairs": 1000, "pairs_per_epoch": 1000, **places, **counts}
 
 
 def test_runs_have_the_settings_that_differ_and_who_has_seen_more_text() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matplotlib.axes import Axes
 
-from nmt.report.drawing import Drawing
+from nmt.report.drawing import Drawing, in_legend
 from nmt.report.run_records import RunRecords
 from nmt.report.run_sections import comparison_drawings, curves_html, training_drawings
 from tests.report.run_files import train_line, validation_line, write_run
@@ -103,7 +103,7 @@ def test_runs_are_drawn_over_each_other_by_steps_tokens_and_minutes(tmp_path: Pa
     for drawing, of_step in zip(drawings, (1, 100e-6, 1 / 60), strict=True):
         bleu, loss = drawing.figure.axes
         assert curves_in(bleu) == {
-            str(run.path): ([pytest.approx(step * of_step), pytest.approx(2 * step * of_step)], [score] * 2)
+            in_legend(str(run.path)): ([pytest.approx(step * of_step), pytest.approx(2 * step * of_step)], [score] * 2)
             for run, step, score in zip(runs, (30, 60), (5, 9), strict=True)
         }, "names that are equal are paths"
         assert [losses for _, losses in curves_in(loss).values()] == [[2, 1]] * 2

@@ -97,14 +97,14 @@ def test_samples_are_six_lines_without_repetition_the_worst_last() -> None:
 def test_a_line_shows_its_texts_languages_and_faults() -> None:
     html = samples_html(system("run", ["", "A cat sleeps."], ["Il gatto", "Un gatto"], ["The <cat>", "A cat sleeps."]))
     assert "line 1 · chrF 0.0 · empty</p>" in html
-    assert '<dt>source</dt><dd lang="en">The &lt;cat&gt;</dd>' in html
-    assert '<dd lang="it"><ins>Il gatto</ins></dd>' in html
+    assert '<dt>source</dt><dd lang="en" dir="auto">The &lt;cat&gt;</dd>' in html
+    assert '<dd lang="it" dir="auto"><ins>Il gatto</ins></dd>' in html
     assert "<em>empty</em>" in html
     assert " · copy: equals the source</p>" in html
 
 
 def test_each_of_several_outputs_is_compared_with_the_reference() -> None:
     html = comparison_html([system(name, [line], ["il gatto"]) for name, line in (("a", "un gatto"), ("b", "il cane"))])
-    assert '<dt>reference</dt><dd lang="it">il gatto</dd>' in html
-    assert '<dt>a</dt><dd lang="it"><del>un</del> gatto</dd>' in html
-    assert '<dt>b</dt><dd lang="it">il <del>cane</del></dd>' in html
+    assert '<dt>reference</dt><dd lang="it" dir="auto">il gatto</dd>' in html
+    assert '<dt>a</dt><dd lang="it" dir="auto"><del>un</del> gatto</dd>' in html
+    assert '<dt>b</dt><dd lang="it" dir="auto">il <del>cane</del></dd>' in html
