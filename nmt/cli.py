@@ -1,6 +1,6 @@
-"""The command line: the options. Each command calls the module of its name in `commands`.
+"""The command line and its options. Each command calls the module of the same name in `commands`.
 
-Options of commands that have many are in `commands.requests`. The other modules of `commands` are imported inside the
+Commands with many options define them in `commands.requests`. The other modules of `commands` are imported inside the
 functions, so that `--help` does not import torch.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Commands(TyperGroup):
-    """The list of commands, as a plain page: rich would take as long as all else together."""
+    """The help page of all commands, in plain text: the import of rich would double its time."""
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write the page of `nmt --help`."""
@@ -52,9 +52,9 @@ Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error."
 
 
 def command(epilog: str) -> Callable[[Callable[..., None]], None]:
-    """Return a decorator that adds a function to the commands: its first parameter is the console of the command.
+    """Return a decorator that makes a function a command; its first parameter receives the console.
 
-    The others are its arguments and options; one whose type is a NamedTuple stands for the fields of that type.
+    The other parameters are arguments and options; a parameter of a NamedTuple type stands for the fields of that type.
     """
 
     def add(function: Callable[..., None]) -> None:
@@ -74,7 +74,7 @@ def command(epilog: str) -> Callable[[Callable[..., None]], None]:
             options += signature(request).parameters.values() if request else [parameter]
         options += list(signature(run).parameters.values())[:2]
         by_name = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
-        run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # which Typer reads
+        run.__signature__ = Signature(by_name)  # type: ignore[attr-defined]  # Typer reads this attribute
         paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
         texts = [" ".join(paragraph.split()) for paragraph in paragraphs]
         name = function.__name__.rstrip("_")
@@ -151,7 +151,7 @@ def train(
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     from nmt.config import Recipe, load_recipe
 
-    def check(recipe: Recipe) -> None:  # torch takes seconds to load: mistakes of the recipe itself are reported before
+    def check(recipe: Recipe) -> None:  # called after the checks of the recipe itself, since torch loads slowly
         with console.status("loading torch"):
             from nmt.commands.train import check_settings
         check_settings(recipe)
@@ -176,9 +176,9 @@ def train(
 def translate(console: "Console", request: TranslateRequest) -> None:
     """Translate line by line, by default from stdin to stdout.
 
-    Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted one.
-    Several models, each with --model, translate together. Of subtitles, tables, HTML, Markdown and
-    files of localization the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
+    Each line of input gives exactly one line of output. With --output, the same command resumes an interrupted
+    translation. Several models, each with --model, are averaged. In subtitles, tables, HTML, Markdown and localization
+    files, only the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
     """
     if request.text:
         line = quote(" ".join(request.text))
@@ -191,10 +191,10 @@ def translate(console: "Console", request: TranslateRequest) -> None:
 
 @command(epilog="Example: nmt serve --model mine/run")
 def serve(console: "Console", request: ServeRequest) -> None:
-    """Serve translations to LibreTranslate's clients, and a page for browsers.
+    """Serve translations to clients of LibreTranslate, and a web page.
 
-    Only programs of this machine can connect, unless --host names another address. Ctrl-C ends the server after the
-    accepted requests.
+    Only programs on this machine can connect, unless --host gives another address. Ctrl-C ends the server after it has
+    answered the accepted requests.
     """
     for package in ("starlette", "uvicorn", "python_multipart"):
         check_installed(package, ", which the server needs (the extra `serve`),")
@@ -239,8 +239,8 @@ def average(
 ) -> None:
     """Average the weights of several checkpoints.
 
-    Of a run, all of the best checkpoints that it keeps are averaged, unless --last or --best chooses some. Compare the
-    scores of the resulting model with theirs.
+    By default, all best checkpoints that a run keeps are averaged; --last or --best selects some of them. Compare the
+    scores of the averaged model with those of the checkpoints.
     """
     from nmt.commands import average as module
 
@@ -262,7 +262,7 @@ def export(
 ) -> None:
     """Convert a model for CTranslate2 or Hugging Face transformers.
 
-    The log-probabilities of both are compared first; if they differ too much, nothing is written.
+    The log-probabilities of both models are compared first; if they differ too much, nothing is written.
     """
     check_installed("transformers" if to == "hf" else to)
     from nmt.commands import export as module
@@ -273,15 +273,15 @@ def export(
 @command(epilog="Example: nmt import opus-mt-en-it -o models/opus-en-it")
 def import_(
     console: "Console",
-    model: Annotated[Path, Argument(metavar="DIR", help="A Marian model: of Hugging Face, of OPUS, or its zip.")],
+    model: Annotated[Path, Argument(metavar="DIR", help="A Marian model of Hugging Face or OPUS, perhaps a zip.")],
     output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="The model directory to write.")],
     languages: Annotated[
-        str | None, Option(metavar="SOURCE-TARGET", help="As en-it, for a model that does not name them.")
+        str | None, Option(metavar="SOURCE-TARGET", help="As in en-it, if the model does not state the languages.")
     ] = None,
 ) -> None:
-    """Make a model from a pretrained one, such as those of OPUS-MT, to translate with or to train further.
+    """Convert a pretrained Marian model, such as one of OPUS-MT, to translate with it or to train it further.
 
-    It computes what the original does, and nothing in the original is executed.
+    The result computes the same function as the original. No code in the original is executed.
     """
     from nmt.commands import import_model as module
 

@@ -3,8 +3,8 @@
     NMTError
     ├── ConfigError   the recipe or the command line requests something impossible
     ├── DataError     a text file, a corpus or standard input does not have the expected content
-    └── ModelError    a model, checkpoint or run directory is missing, damaged, too new or does not fit
-        └── DamagedError    its files are not what was saved
+    └── ModelError    a model, checkpoint or run directory is missing, damaged, too new or incompatible
+        └── DamagedError    a file is missing, truncated or changed
 
 A message says what was wrong, where (file:line or ``section.key``), what was expected, and what to do.
 """
@@ -33,7 +33,7 @@ class DamagedError(ModelError):
 
 
 def check_installed(package: str, use: str = "") -> None:
-    """Raise ConfigError if a package is not installed, before a module that imports it, or torch, is imported."""
+    """Raise ConfigError if a package is not installed. Call it before the slow import of torch or of the package."""
     if find_spec(package) is None:
         raise ConfigError(f"{package}{use} is not installed; run: pip install {package}")
 
@@ -54,6 +54,6 @@ def is_oom(error: BaseException) -> bool:
 
     torch has a class for its CUDA allocator only; elsewhere it raises RuntimeErrors with the message of a library.
     """
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of torch, which is not imported
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's class, not imported here
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in _OOM_MESSAGES)

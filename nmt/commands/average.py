@@ -24,7 +24,7 @@ _CPU = torch.device("cpu")
 def average(sources: Sequence[Path], output: Path, console: Console, last: int | None, best: int | None) -> None:
     """Write a model directory with the mean of the weights of a run's checkpoints, or of several models.
 
-    Of one run, the `last` or the `best` few checkpoints are averaged, by default all of the best that it keeps; of
+    For one run, the `last` or the `best` checkpoints are averaged, by default all of the best that it keeps; for
     several runs, the best of each. Raises ConfigError if there are fewer checkpoints than requested, or if there is
     something at `output`, ModelError if models differ in settings or tokenizers.
     """
@@ -33,7 +33,7 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     directories = [resolve_model(source) for source in sources]
     if len(sources) == 1:
         directories = checkpoints(RunDirectory(sources[0]), last, best)
-    with new_directory(output) as staging:  # which may be refused, before the work
+    with new_directory(output) as staging:  # first, since the output may be refused
         model = mean(directories)
         write_model(staging, model, averaged_from=list(map(str, directories)))
     console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
@@ -52,8 +52,8 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
             f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
             "average the last ones with --last N"
         )
-    of_best = [place for *_, step in ranked if (place := run.checkpoint(step)).exists()]
-    chosen, expected = of_best if last is None else saved[-last:], last or best or 1
+    best_checkpoints = [place for *_, step in ranked if (place := run.checkpoint(step)).exists()]
+    chosen, expected = best_checkpoints if last is None else saved[-last:], last or best or 1
     if len(chosen) < expected:
         raise ConfigError(
             f"{run.path}: found {counted(len(chosen), 'such checkpoint')}, expected {expected}; "
@@ -69,17 +69,17 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
     """
     here, first = directories[0], load_model(directories[0], _CPU)
     sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
-    for there in directories[1:]:
-        other = load_model(there, _CPU)
+    for path in directories[1:]:
+        other = load_model(path, _CPU)
         for key, before, now in differences(first.model.settings.model_dump(), other.model.settings.model_dump()):
             if not key.endswith("dropout"):
-                raise ModelError(f"{there}: model.{key} is {now}, but {before} in {here}; average models of one shape")
+                raise ModelError(f"{path}: model.{key} is {now}, but {before} in {here}; average models of one shape")
         if other.languages != first.languages:
             names = f"{other.languages.names}, but {first.languages.names} in {here}"
-            raise ModelError(f"{there}: its languages are {names}; average models of the same languages")
+            raise ModelError(f"{path}: its languages are {names}; average models of the same languages")
         if first.tokenizers.different_side(other.tokenizers):
             advice = "average models that share a tokenizer"
-            raise ModelError(f"{there}: its tokenizer differs from that of {here}; {advice}")
+            raise ModelError(f"{path}: its tokenizer differs from that of {here}; {advice}")
         for name, weight in other.model.named_parameters():
             sums[name] += weight.detach()
     with torch.no_grad():

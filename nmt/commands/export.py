@@ -1,6 +1,6 @@
 """`nmt export`: write a model in the format of CTranslate2 or of Hugging Face's transformers.
 
-The exported model must compute what the original does before the output directory gets its name.
+The output directory gets its name only after a check that the exported model computes what the original does.
 """
 
 from functools import partial

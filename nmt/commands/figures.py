@@ -28,15 +28,15 @@ def figures(
     """Write each figure as PNG and SVG, and `index.html` with all of them and their captions.
 
     `text` is the sentence whose attention and search are drawn; None for one of the validation text. `compare` is a run
-    whose curves are drawn over those of the model's. Raises NMTError.
+    whose curves are drawn over those of the model. Raises NMTError.
     """
     if text is not None and model is None:
-        raise ConfigError("--text: it is the sentence whose attention a model has; add --model MODEL")
+        raise ConfigError("--text: its attention can be drawn only with a model; add --model MODEL")
     with new_directory(output) as staging, drawing_style(), warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", "Glyph .* missing from font")
         with console.status("computing what is drawn"):
             drawings, left_out = drawings_of(recipe, model, compare, text)
-        with console.status("drawing the page"):  # first: figures have no title there, since it is beside them
+        with console.status("drawing the page"):  # before `write_drawing` adds titles, which are text on the page
             (staging / "index.html").write_text(_page(drawings), encoding="utf-8")
         with console.progress("drawing", len(drawings), "figures") as advance:
             for drawing in drawings:
@@ -53,8 +53,8 @@ def _page(drawings: list[Drawing]) -> str:
     """Return the page of figures in the order of the parts, with their numbers."""
     ordered = sorted(drawings, key=lambda drawing: _PARTS.index(drawing.part))
     plates = [replace(plate, title=f"Plate {number}. {plate.title}") for number, plate in enumerate(ordered, start=1)]
-    of_parts = {part: [plate for plate in plates if plate.part == part] for part in _PARTS}
-    sections = {part.capitalize(): render("figures.html", drawings=of) for part, of in of_parts.items() if of}
+    parts = {part: [plate for plate in plates if plate.part == part] for part in _PARTS}
+    sections = {part.capitalize(): render("figures.html", drawings=plates) for part, plates in parts.items() if plates}
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")
     return render_page("The Transformer in figures", sections, intro=render("subject.html", subject=subject))
 
@@ -65,7 +65,7 @@ def drawings_of(
     """Return the figures for which the inputs suffice, and why others are left out. Raises NMTError for the inputs."""
     left_out, sources, run, settings, prepared = list[str](), list[str](), None, None, None
     if model is not None:
-        resolve_model(model)  # an error also where there is no sentence to translate
+        resolve_model(model)  # raises an error even if there is no sentence to draw
         run = RunRecords(model) if (model / RUN.name).is_file() else None
     if compare is not None and run is None:
         raise ConfigError("--compare: it is a run whose curves are drawn over those of another; add --model RUN")

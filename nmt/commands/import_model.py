@@ -9,7 +9,7 @@ from nmt.system.files import check_new_directory, new_directory
 
 
 def import_model(path: Path, output: Path, languages: str | None, console: Console) -> None:
-    """Write a model directory that computes what the model at `path` does. Raises what the readers raise."""
+    """Write a model directory that computes what the model at `path` does. Raises as `read_marian` does."""
     check_new_directory(output)
     with console.status("reading the model"):
         loaded = read_marian(path, languages)

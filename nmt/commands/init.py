@@ -50,8 +50,8 @@ def init(request: InitRequest, console: Console) -> None:
         languages = None if known is None else known.languages
         direction = shown_direction(known, [with_text_columns(corpus, languages) for corpus in corpora["train"]])
         languages, warnings = direction.languages, list[str]()
-        for every in corpora.values():
-            every[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in every]
+        for texts in corpora.values():
+            texts[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
         requested = (request.valid_size or 0) + (request.test_size or 0)
         sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
         profile.without_repetitions(sample, distinct(sample))
@@ -64,7 +64,7 @@ def init(request: InitRequest, console: Console) -> None:
             unusual += findings(name, languages, sample, filters)
     for remark in dict.fromkeys((*warnings, *map(str, unusual))):
         console.warn(remark)
-    data = {part: ", ".join(_text_setting(request, corpus) for corpus in every) for part, every in corpora.items()}
+    data = {part: ", ".join(_text_setting(request, corpus) for corpus in texts) for part, texts in corpora.items()}
     data |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
     settings = {
         "languages": Setting(f"{{source: {languages.source}, target: {languages.target}}}"),
@@ -77,13 +77,13 @@ def init(request: InitRequest, console: Console) -> None:
     first = corpora["train"][0]
     names = _names(request) + (f", columns {list(first.columns)}" if first.columns != (1, 2) else "")
     if request.initial is not None:
-        comments, more = _fine_tuning(request, request.initial, names, profile, languages)
+        comments, proposed_settings = _fine_tuning(request, request.initial, names, profile, languages)
     else:
-        comments, more = _comments_and_settings(names, profile, request.minutes, console)
+        comments, proposed_settings = _comments_and_settings(names, profile, request.minutes, console)
     if held_out:
         copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
         comments.insert(1, f"Pairs of it are held out: {copies}.")
-    settings |= {**more, "run": Setting(_quoted(f"{request.prefix}run"))}
+    settings |= {**proposed_settings, "run": Setting(_quoted(f"{request.prefix}run"))}
     with disk_errors(request.output):
         request.output.parent.mkdir(parents=True, exist_ok=True)
     for part, pairs in held_out.items():
@@ -96,7 +96,7 @@ def init(request: InitRequest, console: Console) -> None:
 
 
 def _check_are_new(request: InitRequest) -> None:
-    """Raise ConfigError if there is a file of a name that is written, or if the recipe is named as another file."""
+    """Raise ConfigError if a file to write exists already, or if a name or an option is not valid."""
     if request.output.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"{request.output}: the name of a recipe ends in .yaml; give another one with -o")
     if request.new_pieces and request.initial is None:
@@ -142,7 +142,7 @@ def _has_both(file: Path) -> bool:
 
 
 def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Iterator[SentencePair]:
-    return (pair for each in corpora for pair in read_pairs(each, languages))
+    return (pair for corpus in corpora for pair in read_pairs(corpus, languages))
 
 
 def _names(request: InitRequest) -> str:
@@ -192,10 +192,10 @@ def _in_yaml(text: str) -> str:
 def _comments_and_settings(
     names: str, profile: TextProfile, minutes: float | None, console: Console
 ) -> tuple[list[str], dict[str, Setting]]:
-    """Return what was read and what the training takes, and the settings that fit it."""
+    """Return comments on the text and on the time of training, and the settings that fit them."""
     vocabulary, tokens = profile.tokens()
     with console.status("measuring the speed of this machine"):
-        from nmt.training.trial import cost  # imports torch, for which no error should wait
+        from nmt.training.trial import cost  # imports torch, after all errors in the text were reported
 
         proposal, device, (low, high) = cost(lambda kind, rate: propose(tokens, vocabulary, kind, rate, minutes))
     time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
@@ -223,9 +223,9 @@ def _comments_and_settings(
 def _fine_tuning(
     request: InitRequest, initial: Path, names: str, profile: TextProfile, languages: LanguagePair
 ) -> tuple[list[str], dict[str, Setting]]:
-    """Return what was read, and the settings of a short training of a model, at a low rate.
+    """Return comments on the text, and the settings to fine-tune a model: a short training at a low rate.
 
-    Raises ModelError if it is none, ConfigError if it has other languages.
+    Raises ModelError if there is no model, ConfigError if it has other languages.
     """
     import torch
 

@@ -19,7 +19,7 @@ from nmt.text.manifest import Manifest
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
-# Tokens of both sides of the line whose memory is stated.
+# Tokens on each side of a line for which the memory is stated.
 _TYPICAL_LENGTH = 30
 
 

@@ -98,9 +98,9 @@ def _output(file: Path | None) -> AbstractContextManager[BinaryIO | None]:
 
 
 def _check_files(recipe: Recipe, rejected: Path | None = None) -> None:
-    """Raise what is known before the hours of a preparation.
+    """Raise the errors that can be found before a preparation, which may take hours.
 
-    This is ConfigError if `rejected` cannot be written, DataError for a text that cannot be read, or that is not in its
+    ConfigError if `rejected` cannot be written, DataError for a text that cannot be read, or that is not in its
     languages.
     """
     files = input_files(recipe)
@@ -142,7 +142,7 @@ def _prepare(
 
 
 def _judge(recipe: Recipe) -> Judge | None:
-    """Return what finds improbable pairs by a model, which needs torch; None if the recipe names none."""
+    """Return a function that finds improbable pairs with a model, using torch; None if the recipe names no model."""
     if recipe.data.filters.scored_by is None:
         return None
     from nmt.translation.pair_scores import judge_by
@@ -156,7 +156,7 @@ def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
     settle(new / file for file in files)
     PREPARED.write(directory)  # without content: no corpus until all files are there
     for link in filter(Path.is_symlink, (directory / "train", directory / "valid")):
-        link.unlink()  # what it leads to is not of this corpus
+        link.unlink()  # its target does not belong to this corpus
     for pattern in ("tokenizer*.model", "valid/*.npy", "valid.json"):  # which the new one may not have
         for old in directory.glob(pattern):
             old.unlink()
@@ -167,7 +167,7 @@ def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
 
 
 def _report(manifest: Manifest, is_initial: bool, console: Console) -> None:
-    """Show how well the tokenizer fits the text, which may be that of an initial model."""
+    """Show how well the tokenizer, which may be that of an initial model, fits the text."""
     for name, split in (("train", manifest.train), ("valid", manifest.valid)):
         if split is None:
             continue
@@ -177,8 +177,8 @@ def _report(manifest: Manifest, is_initial: bool, console: Console) -> None:
             if is_initial and name == "train" and counts.missing_share > _MOST_MISSING:
                 console.warn(
                     f"train.init_from: its tokenizer has no piece for {counts.missing_share:.1%} of the characters of "
-                    f"the {side} text, and writes them in bytes, which makes sentences long. Train a model of its own "
-                    "for this text, or start from one trained on such text"
+                    f"the {side} text, and writes them in bytes, which makes sentences long. Train a model without "
+                    "init_from on this text, or start from one trained on similar text"
                 )
     console.info(f"vocabulary: {' and '.join(f'{size:,}' for size in dict.fromkeys(manifest.vocabulary))} pieces")
 

@@ -73,8 +73,8 @@ def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
     names, systems = run_sections.run_names(runs), list[System]()
     with console.status("scoring the translations"):
         for run, name in zip(runs, names, strict=True):
-            of_run, missing = systems_of_run(run, name)
-            systems += of_run
+            run_systems, missing = systems_of_run(run, name)
+            systems += run_systems
             for reason in missing:
                 console.warn(f"{name}: {reason}")
         sections = {
@@ -86,8 +86,8 @@ def _page_of_runs(paths: Sequence[Path], console: Console) -> str:
 
 
 def _attention_html(run: RunRecords, systems: Sequence[System]) -> Markup:
-    """Return attention and search for one sentence of the first text; why there are none, if they cannot be drawn."""
-    from nmt.report.sentence_figures import chosen_sentence, sentence_drawings  # needs torch, as other pages do not
+    """Return figures of attention and search for a sentence of the first text, or a warning why there are none."""
+    from nmt.report.sentence_figures import chosen_sentence, sentence_drawings  # needs torch, unlike other pages
 
     sources = systems[0].text.source or [] if systems else []
     sentence = chosen_sentence(sources)

@@ -32,7 +32,7 @@ class InitRequest(NamedTuple):
     ] = None
 
     initial: Annotated[
-        Path | None, Option("--from", metavar="MODEL", help="Train this model or run further, with its tokenizer.")
+        Path | None, Option("--from", metavar="MODEL", help="Fine-tune this model or run, with its tokenizer.")
     ] = None
     new_pieces: Annotated[int | None, size(help="Add at most N pieces of the text to its vocabulary.")] = None
 
@@ -43,7 +43,7 @@ class InitRequest(NamedTuple):
 
     @property
     def held_out(self) -> dict[str, Path]:
-        """The files to write of the validation and the test text, `valid` and `test`, unless these are given."""
+        """The files to write for the validation and the test text, by `valid` and `test`, unless these are given."""
         parts = [part for part, given in (("valid", self.valid), ("test", self.test)) if not given]
         return {part: self.output.with_name(f"{self.prefix}{part}.tsv") for part in parts}
 
@@ -119,7 +119,7 @@ class TranslateRequest(NamedTuple):
     reference: Annotated[
         Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
     ] = None
-    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None  # which is an error
+    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None  # reported as an error
 
 
 class ServeRequest(NamedTuple):
@@ -134,7 +134,7 @@ class ServeRequest(NamedTuple):
     host: Annotated[str, Option(metavar="NAME", help="Accept connections to this address; 0.0.0.0 is all.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="0 is a free one.")] = 8000
+    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="Port; 0 selects a free one.")] = 8000
     url: Annotated[
         str, Option(metavar="URL", help="The address of the server for clients, behind a reverse proxy.")
     ] = ""

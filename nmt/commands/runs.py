@@ -14,7 +14,7 @@ from nmt.system.console import printable
 
 _LONGEST = 40  # characters of a cell
 _UNLIMITED = 10_000
-# Columns that a narrow terminal lacks; the last of them, and the last settings, are the first to go.
+# Columns that a narrow terminal leaves out, after the columns of settings; the last column is left out first.
 _OPTIONAL = ("minutes", "tokens", "steps", "pairs", "parameters")
 
 

@@ -54,7 +54,7 @@ def score(
         references, options = _with_test_set(references, options, options.test_set)
     metrics = list(dict.fromkeys(name.lower() for name in options.metrics or ("bleu", "chrf") if references))
     if not references and (options.source is None or options.metrics):
-        raise ConfigError("expected references to score against, or without --metric a --source to search for faults")
+        raise ConfigError("expected references to score against, or --source without --metric to search for faults")
     given = options.target_language
     language = None if given is None else known_language(given, "--target-lang")
     texts = _read(hypothesis, [*references, *options.others, *([options.source] if options.source else [])], options)
@@ -90,7 +90,7 @@ def _with_test_set(references: Sequence[Path], options: ScoreOptions, name: str)
     from sacrebleu import utils
 
     if references or options.source:
-        raise ConfigError(f"--test-set {name}: it has references and a source; leave the others out")
+        raise ConfigError(f"--test-set {name}: it has references and a source; leave out REF and --source")
     test_set, _, pair = name.rpartition("/")
     try:
         files = [utils.get_source_file(test_set, pair), *utils.get_reference_files(test_set, pair)]
@@ -127,7 +127,7 @@ def short_names(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def _write_lines(file: Path, systems: Mapping[Path, _System], sides: Mapping[str, Sequence[str]]) -> None:
-    """Write a table with a head, separated by tabs: scores, faults and texts of each line by each system."""
+    """Write a tab-separated table with a header: scores, faults and texts of each line by each system."""
     metrics = [metric.name for metric in next(iter(systems.values())).measured]
     rows: list[list[object]] = []
     for path, system in systems.items():

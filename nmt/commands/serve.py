@@ -42,7 +42,7 @@ def serve(request: ServeRequest, console: Console) -> None:
         for translator in translators:
             translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
         probabilities("")  # reads the model of py3langid
-        logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it warns of requests, in no form of ours
+        logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs warnings in another format
         with TemporaryDirectory(prefix="nmt-serve-") as folder:
             log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)
             app: Any = Server(service, settings, Path(folder), log)
@@ -73,7 +73,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
-    """Return the settings of the server. Raises ConfigError for a file of keys without any, and other addresses."""
+    """Return the settings of the server. Raises ConfigError for a file without keys, and for invalid addresses."""
     lines = () if request.api_keys is None else read_lines(request.api_keys)
     keys = [line.strip().encode() for line in lines if line.strip()]
     if request.api_keys is not None and not keys:

@@ -45,7 +45,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
     """Prepare the corpus if needed, and train until a limit of `train.stop` or a signal; resume the run if it exists.
 
     Returns the reason to stop, and the signal, if one was the reason.
-    All that can be refused is refused before the corpus is prepared and before anything is written: ConfigError if the
+    If possible, errors are raised before the corpus is prepared and before anything is written: ConfigError if the
     run has another recipe or text, if its folder holds other files, or for what this machine cannot do; ModelError
     if another process trains there; DataError for a fault in the texts. Collective.
     """
@@ -134,7 +134,7 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Score
 def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart: bool) -> PreparedCorpus:
     """Return the corpus of a recipe, which rank 0 prepares again if needed. Collective.
 
-    Raises ConfigError if the run needs another corpus, DataError if a rank finds another one than rank 0.
+    Raises ConfigError if the run needs another corpus, DataError if the corpus of a rank differs from that of rank 0.
     """
 
     prepared = list[PreparedCorpus]()  # by this rank: to open it again would compare all its digests again
@@ -151,8 +151,8 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     corpus = prepared[0] if prepared else PreparedCorpus.open(recipe.prepared_directory, recipe)
     if corpus.manifest.fingerprint != fingerprint:
         raise DataError(
-            f"{recipe.prepared_directory}: rank {distributed.rank()} finds another corpus there than rank 0; "
-            "prepared: must be on a disk that all machines share"
+            f"{recipe.prepared_directory}: rank {distributed.rank()} reads another corpus here than rank 0; "
+            "set `prepared` to a folder that all machines share"
         )
     return corpus
 
@@ -168,7 +168,7 @@ def with_measured_settings(
     reuse_freed_ram()
     recipe = choose_settings(recipe, corpus, run, restart, console)
     if not restart and (changes := changed_environment(run, recipe.runtime)):
-        console.warn(f"{run.path}: not bit for bit the training that began it: {'; '.join(changes)}")
+        console.warn(f"{run.path}: the result may differ from an uninterrupted training: {'; '.join(changes)}")
     for warning in doubtful_settings(recipe, corpus):
         console.warn(warning)
     return recipe
@@ -179,14 +179,14 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     tokens, train, stop = corpus.manifest.train.target.tokens, recipe.train, recipe.train.stop
     weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
     passes = (stop.steps or 0) * train.accumulate * train.budget / tokens
-    advice = f"much for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
+    advice = f"many for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
     if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.seconds is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
     by_epochs = math.inf if stop.epochs is None else stop.epochs * tokens / (train.accumulate * train.budget)
     if train.schedule.warmup >= (steps := min(stop.steps or math.inf, by_epochs)):
-        of_all = f"none of about {steps:,.0f} of the training at the full rate"
+        of_all = f"none of the about {steps:,.0f} training steps at the full rate"
         yield f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave {of_all}; set it lower"
 
 

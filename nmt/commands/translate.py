@@ -75,7 +75,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
 
 @contextmanager
 def warned_of_kernels(translator: Translator, console: Console) -> Iterator[None]:
-    """Warn of fast kernels that cannot be used here, before and after the translation."""
+    """Warn about fast kernels that cannot be used here, before and after the translation."""
     before = translator.engine.problem
     if before:
         console.warn(before)
@@ -110,7 +110,7 @@ def _translated(translator: Translator, document: Document, options: TranslateOp
 
 
 def options_of(request: TranslateRequest, translator: Translator) -> TranslateOptions:
-    """Return the options of a request. Raises ConfigError in the words of the command line."""
+    """Return the options of a request. Raises ConfigError that names command-line options."""
     try:
         return translator.options(
             beam=request.beam, n_best=request.n_best, overrides=request.overrides or (), to=request.to, tag=request.tag
@@ -154,7 +154,7 @@ def check_options(request: TranslateRequest, format_: Format, languages: tuple[s
 def fingerprint(
     request: TranslateRequest, models: Sequence[Path], translator: Translator, options: TranslateOptions
 ) -> Fingerprint:
-    """Return everything that determines the output but the texts."""
+    """Return everything that determines the output except the texts."""
     layout = "a table" if options.search.n_best > 1 else "text"
     return {
         "nmt": __version__,

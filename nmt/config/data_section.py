@@ -179,7 +179,7 @@ class Data(Section):
 
     @property
     def tags(self) -> list[str]:
-        """The tags in those texts, sorted."""
+        """The tags in the texts of a prepared corpus, sorted."""
         return sorted({corpus.tag for corpus in self.prepared_texts.values() if corpus.tag is not None})
 
 

@@ -21,8 +21,8 @@ from nmt.errors import ConfigError
 def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Recipe], object] | None = None) -> Recipe:
     """Read a recipe, apply `section.key=value` overrides, and check all of it.
 
-    Relative paths become absolute: those in the file start at the file's folder, those in overrides at the current one.
-    `check` may raise SettingError for what a command needs besides. Raises ConfigError that lists every problem with
+    Relative paths become absolute: those in the file are relative to its folder, those in overrides to the current one.
+    `check` may raise SettingError for other needs of a command. Raises ConfigError that lists every problem with
     its place.
     """
     document = strict_yaml.read(path)
@@ -69,7 +69,7 @@ class _TranslateSettings(Section):
 def recipe_to_yaml(recipe: Recipe, folder: Path) -> str:
     """Write a recipe as YAML that `load_recipe` reads back, from a file in `folder`, to an equal recipe.
 
-    Paths in the folder start there: so a copy of a run names itself, and not the run that it was copied from.
+    Paths inside the folder are relative to it, so that a copy of a run names itself, not the original run.
     """
     content = _relative_paths(recipe.model_dump(), folder)
     if recipe.train.init_from is not None:  # keys that are not set come from the initial model
@@ -138,7 +138,7 @@ def _absolute_paths(value: Any, document: Document, location: Location) -> Any:
         return tuple(_absolute_paths(item, document, (*location, number)) for number, item in enumerate(value))
     if isinstance(value, Section):
         changed = {name: getattr(value, name) for name in value.model_fields_set}
-        changed = {name: _absolute_paths(each, document, (*location, name)) for name, each in changed.items()}
+        changed = {name: _absolute_paths(entry, document, (*location, name)) for name, entry in changed.items()}
         return value.model_copy(update=changed)
     return value
 
@@ -163,7 +163,7 @@ def explained(error: ValidationError, document: Document, recipe: type[BaseModel
     names = {name for *_, name in _keys(recipe)}
     for entry in error.errors(include_url=False):
         location = entry["loc"]
-        if entry["type"] != "extra_forbidden":  # without the type that follows where a value may have several
+        if entry["type"] != "extra_forbidden":  # pydantic appends a type where a value may have several
             location = tuple(part for part in location if part in names or isinstance(part, int))
         if isinstance(cause := entry.get("ctx", {}).get("error"), SettingError):
             location += location_of(cause.key)
@@ -205,7 +205,7 @@ def _found(value: Any) -> str:
 
 
 def _unknown_key(location: Location, recipe: type[BaseModel]) -> str:
-    """Return the place of a key of this name in other sections, else the most similar key, else all of the section."""
+    """Return a message with the keys of this name in other sections, else the most similar key, else all keys."""
     *section, name = (part for part in location if isinstance(part, str))
     keys = list(_keys(recipe))
     if elsewhere := [".".join(path) for path in keys if path[-1] == name]:

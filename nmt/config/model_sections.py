@@ -137,18 +137,18 @@ class Schedule(Section):
 
     @property
     def falls(self) -> bool:
-        """Whether it ends at the last step."""
+        """Whether the rate falls until the last step."""
         return self.name in ("linear", "cosine", "wsd")
 
     @property
     def steady_share(self) -> float:
-        """The share of the steps after whose warm-up the rate does not depend on the last step."""
+        """The share of the steps, from the first, in which the rate does not depend on the number of steps."""
         return 1 - self.decay if self.name == "wsd" else float(not self.falls)
 
     @model_validator(mode="before")
     @classmethod
     def _add_defaults(cls, data: Any) -> Any:
-        """Add the defaults of the schedule. Raises SettingError for a key of other ones."""
+        """Add the defaults of the schedule. Raises SettingError for a key of another schedule."""
         given = {} if data is None else data
         name = given.get("name", "noam") if isinstance(given, dict) else None
         if not isinstance(name, str) or name not in _DEFAULTS:
@@ -162,8 +162,8 @@ class Schedule(Section):
         return {key: value for key, value in serialize(self).items() if key == "name" or key in _DEFAULTS[self.name]}
 
 
-# Validations without a better score after which a training ends that has a validation text, but neither `stop` nor a
-# falling schedule.
+# Training ends after this many validations without a better score if it has a validation text, but neither the section
+# `stop` nor a falling schedule.
 DEFAULT_PATIENCE = 10
 
 

@@ -1,6 +1,6 @@
-"""The base class of all sections of a recipe, the kinds of values in them, and the error of values that contradict.
+"""The base class of all sections of a recipe, the kinds of values in them, and the error for values that contradict.
 
-Last, the differences between settings and those that were recorded: in the recipe of a run, in the manifest of a
+It also finds the differences between settings and recorded ones: in the recipe of a run, in the manifest of a
 prepared corpus and beside an interrupted translation.
 """
 
@@ -61,7 +61,7 @@ class SettingError(ConfigError, ValueError):
 
 
 class Difference(NamedTuple):
-    """A setting that is not as it was recorded."""
+    """A setting that differs from the recorded one."""
 
     key: str  # the dotted key, as in `train.stop.steps`; the entries of a list are numbered from 0
     before: Any
@@ -75,7 +75,7 @@ class Difference(NamedTuple):
 def differences(before: Any, now: Any, key: str = "") -> Iterator[Difference]:
     """Yield what differs between two settings given as plain data, in the order of their keys.
 
-    Mappings, and lists of mappings, are compared key by key, also with a null in place of one. All other values, such
+    Mappings, and lists of mappings, are compared key by key, where null is an empty mapping. All other values, such
     as lists of numbers, are compared as a whole.
 
     >>> [str(one) for one in differences({"beam": 5, "penalty": {"alpha": 1.0}}, {"beam": 4, "penalty": None})]

@@ -21,10 +21,10 @@ import yaml
 from nmt.errors import ConfigError
 
 Location = tuple[int | str, ...]
-# In place of the line of a key that an override set.
+# The line number of a key that an override has set.
 OVERRIDDEN = sys.maxsize
 
-# The words without quotes that are no text.
+# Scalars without quotes that are not text.
 _TYPES = {
     "null": r"(~|null|Null|NULL|)\Z",
     "bool": r"(true|True|TRUE|false|False|FALSE)\Z",
@@ -34,8 +34,8 @@ _TYPES = {
 _RESOLVERS = {None: [(f"tag:yaml.org,2002:{name}", re.compile(pattern)) for name, pattern in _TYPES.items()]}
 
 
-# Limits far above those of any recipe. A small file may exceed the stack by sections in sections, and RAM by aliases
-# of sections with aliases.
+# Limits far above those of any recipe. A small file may exceed the stack by nested sections, and RAM by aliases that
+# contain aliases.
 _DEEPEST, _MOST_VALUES = 50, 100_000
 
 
@@ -176,15 +176,15 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
                 raise _too_large(marks[location[:1]])
         return data, {(): 1} | {key: mark.line + 1 for key, mark in marks.items()}
     except yaml.YAMLError as error:
-        at, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
+        error_mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
-        place = f"{name}:{at.line + 1}" if at and not name.startswith("--set ") else name
+        place = f"{name}:{error_mark.line + 1}" if error_mark and not name.startswith("--set ") else name
         raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
 
 
 def _too_large(mark: Any) -> yaml.YAMLError:
-    limits = f"more than {_DEEPEST} lists or sections in each other, or {_MOST_VALUES:,} values"
-    return _problem_at(f"{limits}, with what aliases repeat; write it without them", mark)
+    limits = f"found more than {_DEEPEST} nested lists or sections, or {_MOST_VALUES:,} values"
+    return _problem_at(f"{limits}, including repetitions by aliases; write it without them", mark)
 
 
 def _problem_at(problem: str, mark: Any) -> yaml.YAMLError:

@@ -44,7 +44,7 @@ _NAMES = (
     (r"\bfeed_forward_sublayer\.norm$", "final_layer_norm"),
     (r"_sublayer\.norm$", "_layer_norm"),
 )
-# Our linear layers, and those of transformers that have their rows.
+# Our linear layers, and the layers of transformers among which their rows are divided.
 _PROJECTIONS = {
     "query_key_value": "q_proj k_proj v_proj",
     "query": "q_proj",
@@ -195,7 +195,7 @@ def score_hugging_face(directory: Path, pairs: Sequence[Pair]) -> list[list[floa
 def check_tokenizer(directory: Path, loaded: LoadedModel, lines: Sequence[str]) -> None:
     """Raise ModelError if a normalized line is encoded or decoded differently than by our tokenizers."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a recommendation of sacremoses, which would change the text
+        warnings.simplefilter("ignore")  # it recommends sacremoses, which would change the text
         tokenizer = library("transformers").AutoTokenizer.from_pretrained(directory)
     source, target, codes = loaded.tokenizers.source, loaded.tokenizers.target, loaded.languages.target
     # Marian's tokenizer reads SentencePiece's symbol for a space as a space, ours does not

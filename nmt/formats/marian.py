@@ -1,14 +1,14 @@
 """Import of Marian models (Junczys-Dowmunt et al. 2018), such as all of OPUS-MT (Tiedemann & Thottingal 2020).
 
-Read are a directory of Hugging Face (config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm,
+It reads a directory of Hugging Face (config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm,
 target.spm), also one that `nmt export --to hf` wrote, and a directory or a zip of Marian and OPUS (*.npz, decoder.yml,
 vocabularies as YAML or SentencePiece). Nothing in them is executed.
 
-Their models are ours with other settings. What differs is only the order of things:
+These models are ours with other settings. Only the order of dimensions and symbols differs:
 
     hidden dimensions   all sines stand before all cosines; the width of all weights is permuted
     vocabulary          `</s>` and `<unk>` come first; here <pad>, <unk>, <s>, </s>
-    `<s>`               the decoder starts with padding, or in Marian with a vector of zeros: the row of `<s>`
+    `<s>`               the decoder starts with padding, in Marian with a vector of zeros; it is our row of `<s>`
     tokenizers          two SentencePiece models and one vocabulary: here both have all of its pieces, of which those
                         that are not their own are unused, so that ids are the same on both sides
 
@@ -68,14 +68,14 @@ class Foreign:
 
     @cached_property
     def rows(self) -> tuple[list[int], list[int]]:
-        """The row of their matrices of source and target for each of our ids."""
+        """For source and target: the row in the foreign matrix for each of our ids."""
         source, target = self.ids
         start = self.settings["decoder_start_token_id"]
         return _rows(source, start if source is target else None), _rows(target, start)
 
 
 def import_model(path: Path, languages: str | None) -> LoadedModel:
-    """Return one of our models that computes what a Marian model does.
+    """Return a model that computes the same function as a Marian model.
 
     `languages` is SOURCE-TARGET, for a model that does not name them. Raises ModelError for one that is damaged or of
     another kind, ConfigError if the languages are missing.
@@ -110,7 +110,7 @@ def _opened(path: Path) -> Iterator[Path]:
     if not zipfile.is_zipfile(path):
         raise ModelError(f"{path}: expected a directory or a zip with a Marian model")
     with tempfile.TemporaryDirectory() as folder, _explained(path), zipfile.ZipFile(path) as archive:
-        members = [each for each in archive.infolist() if each.filename.endswith(_ENDINGS)]
+        members = [member for member in archive.infolist() if member.filename.endswith(_ENDINGS)]
         if sum(member.file_size for member in members) > _LARGEST:
             raise ValueError(f"its files have more than {_LARGEST >> 30} GiB")
         for member in members:
@@ -121,7 +121,7 @@ def _opened(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise ModelError for any error, since all that is read is of another program."""
+    """Raise ModelError for any error, since all files come from another program."""
     try:
         yield
     except NMTError:
@@ -232,7 +232,7 @@ def _native(directory: Path) -> Foreign:
 def _native_positions(dim: int) -> Tensor:
     """Return the vectors that Marian adds at each position, (positions, D).
 
-    Its wavelengths end at 20,000π, as those of tensor2tensor, and ours, as those of the paper, one step before.
+    The longest wavelength is 20,000π, as in tensor2tensor; ours is one step shorter, as in the paper.
     """
     rates = torch.exp(torch.arange(dim // 2) * (-math.log(10000.0) / (dim // 2 - 1)))
     angles = torch.outer(torch.arange(_POSITIONS), rates)
@@ -257,7 +257,7 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _settings(foreign: Foreign) -> ModelSettings:
-    """Return the settings of the model. Raises ValueError for what we do not have."""
+    """Return the settings of the model. Raises ValueError for an unsupported setting."""
     settings = foreign.settings
     if settings["model_type"] not in ("marian", "pegasus"):
         raise ValueError(f"config.json: model_type: found {settings['model_type']}, expected marian")
@@ -299,8 +299,8 @@ def _rows(ids: Mapping[str, int], start: int | None) -> list[int]:
 
 def _symbols(ids: Mapping[str, int], rows: list[int]) -> list[str]:
     """Return the piece of each of our ids."""
-    of_row, special = {row: piece for piece, row in ids.items()}, [*SPECIAL.values()]
-    pieces = (of_row[row] for row in rows[len(special) :])
+    piece_by_row, special = {row: piece for piece, row in ids.items()}, [*SPECIAL.values()]
+    pieces = (piece_by_row[row] for row in rows[len(special) :])
     return [*special, *(f"{piece}_" if piece in special else piece for piece in pieces)]
 
 
@@ -337,23 +337,23 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
 
 @torch.no_grad()
 def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
-    """Copy all weights into a model; rows that they do not have are 0. Raises ValueError for other weights."""
-    weights, back = foreign.weights, torch.argsort(sines_first(model.settings.dim))
+    """Copy all weights into a model; missing rows are 0. Raises ValueError for weights of other names or shapes."""
+    weights, our_order = foreign.weights, torch.argsort(sines_first(model.settings.dim))
     for name, tensor, axis in layer_tensors(model):
         value = weights[name].float()
         if value.shape != tensor.shape:
             raise ValueError(f"{name}: found the shape {tuple(value.shape)}, expected {tuple(tensor.shape)}")
-        tensor.copy_(value if axis is None else value.index_select(axis, back))
+        tensor.copy_(value if axis is None else value.index_select(axis, our_order))
     shared = weights.get("model.shared.weight")
     for name, tensor, side in embedding_tensors(model):
         matrix, order = weights.get(name, shared), torch.tensor(rows[side == "target"])
         if matrix is None:
             raise KeyError(name)
         tensor.zero_()
-        tensor[: len(order)] = matrix[order.clamp(0)].float()[:, back] * (order >= 0).unsqueeze(1)
+        tensor[: len(order)] = matrix[order.clamp(0)].float()[:, our_order] * (order >= 0).unsqueeze(1)
     for embedding in (model.source_embedding, model.target_embedding):
         if embedding.learned is not None and foreign.positions is not None:
-            embedding.learned.weight.copy_(foreign.positions[:, back])
+            embedding.learned.weight.copy_(foreign.positions[:, our_order])
     if model.output_bias is not None:
         bias = weights.get("final_logits_bias", torch.zeros(len(rows[1]))).flatten().float()
         model.output_bias.zero_()
@@ -365,7 +365,7 @@ def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]
 
 
 def _surplus(rows: list[int]) -> list[int]:
-    """Return the special symbols whose rows they do not have; `<s>`, which is no output, may have that of another."""
+    """Return the special symbols without a row of their own; `<s>`, which is no output, may share that of another."""
     return [
         i for i in range(len(SPECIAL)) if rows[i] < 0 or (i == BOS and rows[i] in (rows[PAD], rows[UNK], rows[EOS]))
     ]

@@ -1,4 +1,4 @@
-"""More pieces in the vocabulary of a trained model, for text that its tokenizer spells in many pieces.
+"""Add pieces to the vocabulary of a trained model, for text that its tokenizer splits into many pieces.
 
 The rows of a new piece begin as the mean of the rows of the pieces that spell it (Gee et al. 2022, "Fast Vocabulary
 Transfer for Language Model Compression"). Its logit is the mean of their logits, so that greedy search does not
@@ -24,13 +24,13 @@ _FIRST = 0x10000  # the character that stands for id 0; a million follow
 
 @torch.no_grad()
 def with_new_pieces(loaded: LoadedModel, source: Sequence[str], target: Sequence[str], number: int) -> LoadedModel:
-    """Return a model with new pieces of source and target lines, at most so many for each of its tokenizers."""
+    """Return a model with new pieces of source and target lines, at most `number` for each tokenizer."""
     old, settings = loaded.tokenizers, loaded.model.settings
     sides, texts = ([old.source], [[*source, *target]]) if old.shared else ([old.source, old.target], [source, target])
     used = [new_pieces(side, text, number) for side, text in zip(sides, texts, strict=True)]
     # one vocabulary may have two tokenizers, as Marian has: both have all pieces, but use only their own
     added = [used[0] | used[-1]] * len(used) if settings.tied_embeddings == "all" else used
-    extended = [with_pieces(*each) for each in zip(sides, added, used, strict=True)]
+    extended = [with_pieces(*arguments) for arguments in zip(sides, added, used, strict=True)]
     model = Transformer(settings, len(extended[0]), len(extended[-1]), initialized=False).eval()
     before = dict(loaded.model.named_parameters())
     for name, weight in model.named_parameters():
@@ -44,11 +44,11 @@ def with_new_pieces(loaded: LoadedModel, source: Sequence[str], target: Sequence
 
 
 def new_pieces(tokenizer: Tokenizer, lines: Sequence[str], number: int) -> dict[str, list[int]]:
-    """Return at most so many pieces that a tokenizer lacks, and the ids that spell each.
+    """Return at most `number` pieces that a tokenizer lacks, and the ids that spell each.
 
-    These are the most frequent characters without a piece (words, if it has only words), then, of the types unigram and
-    bpe, frequent sequences of pieces in words of letters. SentencePiece finds them in words that have one character for
-    each piece: so the merges of bpe that make a sequence begin with pieces.
+    These are the most frequent characters without a piece (words, if it has only words), then, for types unigram and
+    bpe, frequent sequences of pieces in words of letters. To find them, SentencePiece is trained on words in which one
+    character stands for each piece, so that the merges of bpe start from pieces.
     """
     kind, unknown = type_of(tokenizer.to_bytes()), Counter[str]()
     for line in lines:

@@ -21,10 +21,10 @@ _BYTE_FALLBACK, _IDS, _NAMES = 35, 40, 45  # _IDS and _NAMES: of unk, bos, eos, 
 def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None = None) -> Tokenizer:
     """Return a tokenizer that splits text as a SentencePiece model does, with ids that are places in `symbols`.
 
-    Symbols that the model does not have are unused, but they are decoded; characters are used where it has none.
+    Symbols that the model does not have are decoded, but not used to encode, except for single characters.
     """
     known = {piece: (score, kind) for piece, score, kind in pieces_of(spm)}
-    # as unknown characters
+    # the score that SentencePiece gives to unknown characters
     rarest = min((score for score, kind in known.values() if kind == _NORMAL), default=0.0) - 10
     has_bytes = all(f"<0x{byte:02X}>" in symbols for byte in range(256))
     controls = {f"<2{code}>" for code in (tags or {}).values()}
@@ -39,8 +39,8 @@ def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None 
     for number, value in _fields(spm):
         if number == _TRAINER:
             order = (UNK, BOS, EOS, PAD)
-            value += b"".join(_number(_IDS + at, special) for at, special in enumerate(order))
-            value += b"".join(_field(_NAMES + at, SPECIAL[special].encode()) for at, special in enumerate(order))
+            value += b"".join(_number(_IDS + index, special) for index, special in enumerate(order))
+            value += b"".join(_field(_NAMES + index, SPECIAL[special].encode()) for index, special in enumerate(order))
             value += b"" if has_bytes else _number(_BYTE_FALLBACK, 0)
         if number != _PIECE:
             message += _field(number, value)
@@ -50,8 +50,8 @@ def tokenizer_of(spm: bytes, symbols: list[str], tags: Mapping[str, str] | None 
 def with_pieces(tokenizer: Tokenizer, pieces: Mapping[str, Sequence[int]], used: Container[str]) -> Tokenizer:
     """Return a tokenizer with further pieces, each with the ids that spelled it; those not in `used` are only decoded.
 
-    The merges of bpe come after all of before, in the order of the pieces. Other types give a piece the mean score of
-    those that spelled it (bytes: the lowest score). Of unigram, it is preferred to them, whose scores are added.
+    For bpe, the merges of the pieces follow all existing ones. For other types, a piece has the mean score of those
+    that spelled it (bytes: the lowest score); unigram prefers it to these, whose scores are added up.
     """
     message = tokenizer.to_bytes()
     scores, is_bpe = [score for _, score, _ in pieces_of(message)], type_of(message) == "bpe"
@@ -82,32 +82,32 @@ def _piece(symbol: str, score: float, kind: int) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbers and contents of the fields of a message; a number is its encoding."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        start, kind = at, key & 7
+    """Yield the numbers and contents of the fields of a message; the content of an integer is its encoding."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        start, kind = position, key & 7
         if kind == _VARINT:
-            _, at = _varint(message, at)
+            _, position = _varint(message, position)
         elif kind == _BYTES:
-            length, start = _varint(message, at)
-            at = start + length
+            length, start = _varint(message, position)
+            position = start + length
         elif kind in _SIZES:
-            at += _SIZES[kind]
+            position += _SIZES[kind]
         else:
             raise ValueError("not a SentencePiece model")
-        if at > len(message):
+        if position > len(message):
             raise ValueError("a truncated SentencePiece model")
-        yield key >> 3, message[start:at]
+        yield key >> 3, message[start:position]
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _varint(message: bytes, position: int) -> tuple[int, int]:
     """Return a number, 7 bits a byte and the lowest first, and the position behind it."""
     value = 0
-    for index, byte in enumerate(message[at : at + _LONGEST]):
+    for index, byte in enumerate(message[position : position + _LONGEST]):
         value |= (byte & 127) << 7 * index
         if byte < 128:
-            return value, at + index + 1
+            return value, position + index + 1
     raise ValueError("a truncated SentencePiece model")
 
 

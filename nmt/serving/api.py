@@ -1,4 +1,4 @@
-"""What the requests of LibreTranslate's interface return, without HTTP: texts, documents, languages.
+"""The answers to requests of LibreTranslate's interface, without HTTP: texts, documents, languages.
 
 The interface is that of LibreTranslate (https://docs.libretranslate.com/api/operations/translate/); `glossary` and
 `alignment` are additions. Several threads may use it.
@@ -99,7 +99,7 @@ class Service:
     def direction(self, request: FileRequest, texts: Sequence[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
         """Return source and target; for `auto` also what `detect` found. Raises RequestError for other languages."""
         target, detected = self._known(request.target), None
-        if request.source == "auto" and (sources := [source for source, to in self.queues if to == target]):
+        if request.source == "auto" and (sources := [source for source, code in self.queues if code == target]):
             detected = self.detect([_TAG.sub(" ", text) for text in texts], sources)[0]
         source = detected["language"] if detected else self._known(request.source)
         if (source, target) not in self.queues:
@@ -123,7 +123,7 @@ class Service:
         if detected:
             answers = [{**answer, "detectedLanguage": detected} for answer in answers]
         is_text = isinstance(request.q, str)
-        return answers[0] if is_text else {key: [each[key] for each in answers] for key in answers[0]}
+        return answers[0] if is_text else {key: [answer[key] for answer in answers] for key in answers[0]}
 
     def translate_file(
         self, request: FileRequest, name: str, data: bytes, abandoned: Event
@@ -149,7 +149,7 @@ class Service:
         return *translate_document(translate_batches, document, options), direction[1], count
 
     def _known(self, requested: str) -> str:
-        """Return the code of the server for a language: the same one, or another of the language."""
+        """Return the server's code of a language: the requested code, or another code of the same language."""
         same = [code for code in self.codes if primary_code(code) == primary_code(requested)]
         if not same:
             raise RequestError(400, f"{requested} is not supported")
@@ -204,6 +204,6 @@ def _spans(pieces: Sequence[str], made: Sequence[str], lines: Sequence[Translati
     for index, (piece, text) in enumerate(zip(pieces, made, strict=True)):
         links = lines[index // 2].alignment if index % 2 == 0 else None
         for first, end, *others in linked_spans(piece, text, links or ()):
-            spans.append([source + first, source + end, *(target + at for at in others)])
+            spans.append([source + first, source + end, *(target + position for position in others)])
         source, target = source + len(piece), target + len(text)
     return spans

@@ -1,6 +1,6 @@
 """The server as an ASGI application: paths, limits, keys, metrics and the log, around `nmt.serving.api`.
 
-Texts are in no line of the log, and names of uploaded files are never used as paths.
+The log contains no texts, and names of uploaded files are never used as paths.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Server:
     """The ASGI application."""
 
     def __init__(self, service: Service, settings: Settings, folder: Path, log: Callable[[str], None]) -> None:
-        """Take the folder for translated files, and what gets a line for each request."""
+        """Take the folder for translated files, and the function that logs a line for each request."""
         self.service, self.settings, self.folder, self.log = service, settings, folder, log
         self._executor, self._running = ThreadPoolExecutor(settings.waiting), set[Future[Any]]()
         self._files: dict[str, str] = {}  # the names of translated files by their tokens
@@ -83,7 +83,7 @@ class Server:
         endpoint = self._endpoints.get(f"{scope['method'].replace('HEAD', 'GET')} {path}")
         try:
             if self.settings.hosts and _host(request) not in self.settings.hosts:
-                raise RequestError(403, "this server has another name; see --url")
+                raise RequestError(403, "the header Host does not name this server; see --url")
             if endpoint is None:
                 raise RequestError(404, "not found: there is no such path with this method")
             content = endpoint(request)
@@ -255,7 +255,7 @@ async def _closed(request: Request) -> None:
 
 
 def _host(request: Request) -> str | None:
-    """Return the name that a client gives this server; starlette replaces one that it does not understand."""
+    """Return the host name in the header of a request; starlette replaces a name that it cannot parse."""
     if (host := request.headers.get("host")) is None:
         return request.url.hostname
     with suppress(ValueError):

@@ -20,10 +20,10 @@ from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
 
-# Lines, times `Translator.scale`: so many of one request are translated before those of others, and a batch takes
-# requests until it has so many. With fewer, a long document delays other requests less.
+# Numbers of lines, times `Translator.scale`: of one request that are translated before other requests, and of a batch,
+# from which it takes no more requests. With fewer, a long document delays other requests less.
 _PART_LINES, _BATCH_LINES = 32, 256
-# Characters of lines that are translated alone, and sentences of them that are searched before others.
+# Requests of more characters are translated alone, and at most this many of their sentences before others.
 _LONG, _PART_SENTENCES = 4000, 64
 
 Text = TypeVar("Text", str, Line)
@@ -39,7 +39,7 @@ class Submission(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether others should not have to wait for it."""
+        """Whether other requests may overtake it."""
         return sum(len(str(line)) for line in self.lines) > _LONG
 
 
@@ -67,14 +67,14 @@ class RequestQueue:
             yield part, submission.result.result()
 
     def _run(self) -> None:
-        """Translate forever."""
+        """Translate requests in an endless loop."""
         while True:
             if not self._waiting:
                 self._waiting.append(self._arrived.get())
             self._translate(self._next_batch())
 
     def _next_batch(self, passes_long: bool = False) -> list[Submission]:
-        """Take the oldest request, and all that wait with equal options; a long one is alone, or passed."""
+        """Take the oldest request and others with equal options; a long one is alone, or skipped if `passes_long`."""
         while not self._arrived.empty():
             self._waiting.append(self._arrived.get())
         batch, others, size = list[Submission](), list[Submission](), 0
@@ -95,7 +95,7 @@ class RequestQueue:
         return batch
 
     def _translate(self, batch: Sequence[Submission]) -> None:
-        """Translate a batch; after an error each request alone, so that it is the error of one only."""
+        """Translate a batch; after an error, translate each request alone, so that only one fails."""
         try:
             translator = self.translator
             if batch and batch[0].is_long:
@@ -116,7 +116,7 @@ class RequestQueue:
                 request.result.set_result([next(translations) for _ in request.lines])
 
     def _in_parts(self, engine: Engine, abandoned: Event, request: Any) -> Any:
-        """Return what the engine computes for a long request; between the parts of a search, others pass it."""
+        """Return what the engine computes for a long request; other requests are answered between its parts."""
         if not isinstance(request, SearchRequest):
             return engine.force(*request)
         sentences, options, prefixes = request

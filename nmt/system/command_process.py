@@ -46,7 +46,7 @@ def errors_explained(debug: bool, quiet: bool) -> Iterator["Console"]:
         raise typer.Exit(0) from None
     except (Exception, KeyboardInterrupt) as error:
         if isinstance(error, NMTError) and not is_first:
-            time.sleep(2)  # torchrun ends this process before, if the first process has printed the same error
+            time.sleep(2)  # so that torchrun ends this process first, if rank 0 has printed the same error
         if debug:
             print(printable(traceback.format_exc()), end="", file=sys.stderr)
         code, message = _explain(error)
@@ -74,7 +74,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import torch 0.1 s faster, without garbage collection of objects that are kept; numpy starts no threads."""
+    """Disable garbage collection during imports, which saves 0.1 s for torch, and the threads of numpy."""
     # numpy's threads would be idle, and a process that has threads is not forked (nmt.system.workers)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.disable()
@@ -88,7 +88,7 @@ def quick_imports() -> Iterator[None]:
 def run_to_exit(command_line: Callable[[], object]) -> None:
     """Run the command line and end the process; after a signal and under torchrun without the clean-up of Python.
 
-    That waits for threads, which an interruption may have left waiting. Under torchrun, threads of torch.distributed
+    The clean-up waits for threads, which an interruption may block. Under torchrun, threads of torch.distributed
     may still run; their destruction sometimes aborts the process ("terminate called without an active exception"),
     which torchrun reports as a failed training.
     """
@@ -126,7 +126,7 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _check_folder() -> None:
-    """End the process if the current folder was removed: names of files would mean nothing."""
+    """End the process if the current folder was removed: relative paths would be invalid."""
     try:
         os.getcwd()
     except OSError as error:

@@ -46,7 +46,7 @@ def _discarding_messages() -> Iterator[None]:
 
 
 class Console:
-    """Prints messages, on a terminal with breaks between words, and paths relative to the current directory.
+    """Prints messages, wrapped between words on a terminal, with paths relative to the current directory.
 
     With `quiet` prints only warnings and errors, with `silent` nothing.
     """
@@ -94,7 +94,7 @@ class Console:
             self.log(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {printable(message)}\n")
 
     def info_at_once(self, message: str) -> None:
-        """Print a message in a signal handler: past Python's buffer, whose use it may have interrupted."""
+        """Print a message in a signal handler, without Python's buffer, whose use the signal may have interrupted."""
         self._record(message)
         if not self.quiet:
             # a live line, and the ^C that the terminal shows, are erased
@@ -102,14 +102,14 @@ class Console:
                 os.write(2, ("\r\x1b[2K" * self.live + f"{message}\n").encode())
 
     def shortened(self, text: str, indent: int) -> str:
-        """Return a line that fits the terminal after so many columns, with … where it is cut; wide characters whole."""
+        """Return a text on one line, cut with … to fit the terminal after `indent` columns, never in a character."""
         line = Text(printable(" ".join(text.split())))
         line.truncate(max(1, self._rich.width - indent), overflow="ellipsis")
         return line.plain
 
     @contextmanager
     def status(self, label: str) -> Iterator[None]:
-        """Show on a terminal that something is being done, until it is done."""
+        """Show a label on a terminal while the block runs."""
         with self._rich.status(printable(label)) if self.live else nullcontext():
             yield
 
@@ -150,7 +150,7 @@ class Console:
         """Show the progress of reading something of a known size; yields a function of the amount and the position.
 
         The position gives the share done and the remaining time of a text whose number of lines is unknown. Without a
-        terminal, a line is printed now and then.
+        terminal, a line is printed every 15 seconds.
         """
         if not self.live:
             yield self._plain_progress(label, size, unit)
@@ -163,7 +163,7 @@ class Console:
             yield lambda amount, position: bars.update(task, completed=position, amount=amount)
 
     def _plain_progress(self, label: str, size: int | None, unit: str) -> AdvanceTo:
-        """Return a function that prints the progress as a line now and then, for logs and pipes."""
+        """Return a function that prints the progress as a line every 15 seconds, for logs and pipes."""
         due, first = time.monotonic() + _PLAIN_SECONDS, None
 
         def advance_to(amount: int, position: int) -> None:

@@ -92,16 +92,16 @@ def world_size() -> int:
 
 
 def exchange(*numbers: float) -> list[tuple[float, ...]]:
-    """Return the numbers of each rank."""
+    """Gather numbers from all ranks; return a tuple for each rank."""
     if world_size() == 1:
         return [numbers]
     import torch
     import torch.distributed as dist
 
     values = torch.tensor(numbers, dtype=torch.float64)
-    of_ranks = [torch.empty_like(values) for _ in range(world_size())]
-    dist.all_gather(of_ranks, values)
-    return [tuple(of_rank.tolist()) for of_rank in of_ranks]
+    values_by_rank = [torch.empty_like(values) for _ in range(world_size())]
+    dist.all_gather(values_by_rank, values)
+    return [tuple(rank_values.tolist()) for rank_values in values_by_rank]
 
 
 def all_reduce(numbers: "Tensor") -> "Tensor":
@@ -146,9 +146,9 @@ def scatter_map(items: Iterable[Item], work: Callable[[Item], Result]) -> Iterat
         dist.broadcast_object_list(batch, src=0, group=group)
         if not batch[0]:
             break
-        done = [work(item) for item in batch[0][rank() : rank() + 1]]
+        own_results = [work(item) for item in batch[0][rank() : rank() + 1]]
         results: list[list[Result]] = [[] for _ in range(world_size())]
-        dist.gather_object(done, results if rank() == 0 else None, group=group)
+        dist.gather_object(own_results, results if rank() == 0 else None, group=group)
         for result in results:
             yield from result
 

@@ -41,7 +41,7 @@ def digest_of(file: Path) -> str:
 
 
 def json_digest(value: object) -> str:
-    """Return the SHA-256 of a value as JSON, with the entries of objects in one order."""
+    """Return the SHA-256 of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -104,15 +104,15 @@ def new_directory(directory: Path) -> Iterator[Path]:
 
 
 def check_output(file: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise ConfigError, before work is done for it, if a file that is named as output cannot be written.
+    """Raise ConfigError if a file that is named as output cannot be written; to be called before the work.
 
-    That is so for an input, a folder, a device, and a place where no file can be created.
+    Such are an input, a folder, a device, and a place where no file can be created.
     """
     place, reason = real_path(file), ""
     if file == Path("-"):
         reason = "expected the name of a file"
     elif place in map(real_path, inputs):
-        reason = "it is also read, and the output is a new file"
+        reason = "it is an input of this command"
     elif os.path.lexists(place) and not place.is_file():
         reason = "it is a folder" if place.is_dir() else "it is not a regular file"
     elif not place.parent.is_dir():
@@ -172,7 +172,7 @@ def settle(files: Iterable[Path]) -> None:
 
 
 class Marker(NamedTuple):
-    """The file by which nmt recognizes a folder of its own that it changes, such as a run."""
+    """The file by which nmt recognizes a folder that it has created and may change, such as a run."""
 
     name: str
     format: str  # such as "nmt run"
@@ -200,7 +200,7 @@ class Marker(NamedTuple):
         """Raise ConfigError unless a folder is absent, empty, or has this marker, and holds none of the inputs.
 
         Raises DamagedError for a marker that cannot be read.
-        A folder with only hidden files, the lock of nmt and entries named `beside` counts as empty.
+        A folder with only hidden files, the lock of nmt and the entries `beside` counts as empty.
         """
         place = real_path(directory)
         for path in inputs:
@@ -294,12 +294,12 @@ def read_json(file: Path, remedy: str) -> Any:
 
 
 def _raise_unless_damage(file: Path, error: OSError | ValueError) -> None:
-    """Raise DataError for an error of the disk or of permissions: it may be none the next time, and is no damage."""
+    """Raise DataError for an error of the disk or of permissions, which may be temporary and is no damage."""
     if isinstance(error, OSError) and error.errno not in _DAMAGE:
         raise DataError(f"{file}: cannot read it: {error.strerror or error}; check the disk and permissions") from error
 
 
-# What is there is another kind of file.
+# Errors if the file is missing or is not a regular file.
 _DAMAGE = (errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
 
 
@@ -321,14 +321,14 @@ def _digest_without_itself(content: dict[str, Any]) -> str:
 def read_digested(
     file: Path, version: int, required: Callable[[Container[str]], Sequence[str]] = lambda listed: ()
 ) -> dict[str, Any]:
-    """Read a JSON file, and check the files that it lists, among which must be those that are `required` of the list.
+    """Read a JSON file and check the files that it lists; `required` returns the names that the list must contain.
 
     Raises DamagedError where a file is missing or altered, ModelError for another format version.
     """
     if not os.path.lexists(file):
         raise DamagedError(f"{file.parent}: not a model directory: it has no {file.name}")
-    read, problem = read_json(file, _COPY), ""
-    content: dict[str, Any] = read if isinstance(read, dict) else {}
+    parsed, problem = read_json(file, _COPY), ""
+    content: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
     stored_version, files, digest = (content.get(key) for key in ("format_version", "files", "sha256"))
     if not isinstance(stored_version, int):
         problem = "it has no format_version"

@@ -49,7 +49,7 @@ def _cpu_quotas(root: Path) -> Iterator[float]:
             if controllers and "cpu" not in controllers.split(","):
                 continue
             mount = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
-            path = mount / group.strip("/")  # of the host, if the container has a mount, but no namespace, of its own
+            path = mount / group.strip("/")  # a path on the host if the container has its own mount, but no namespace
             for folder in (path, *path.parents[: len(path.parts) - len(mount.parts)]):
                 with suppress(OSError, ValueError):
                     names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
@@ -98,7 +98,7 @@ class WorkerPool(Generic[Item, Result]):
     def map(self, items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of the function for each item, in order. Items and results are pickled.
 
-        Of the items, one is read ahead of those that the workers have. One call must be finished before the next.
+        One more item is read than the workers have. One call must be finished before the next.
         Raises what the function raises, and ModelError if a worker died.
         """
         try:
@@ -144,7 +144,7 @@ class WorkerPool(Generic[Item, Result]):
                 else:
                     finished[running.pop(pipe)] = message
                     idle.append(pipe)
-            if not ready:  # all that can be answered together have come, and every other worker has a task
+            if not ready:  # no further request has arrived, and every other worker runs a task
                 self._reply(requests)
                 requests.clear()
 
@@ -162,7 +162,7 @@ class WorkerPool(Generic[Item, Result]):
         return pickle.loads(self._first_process.recv_bytes())
 
     def _fork(self) -> None:
-        """Start the workers. Signals are blocked until all are among those to kill; they inherit that."""
+        """Start the workers, with signals blocked until all can be killed; workers inherit the blocked signals."""
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         try:
             for _ in range(self.count):
@@ -179,7 +179,7 @@ class WorkerPool(Generic[Item, Result]):
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _serve(self, pipe: Connection, parent_end: Connection) -> NoReturn:
-        """Run the loop of a worker: one thread, none of the signals that end the parent, killed with it."""
+        """Run the loop of a worker, which is killed with its parent, while signals that end the parent are blocked."""
         try:
             if sys.platform == "linux":
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -190,7 +190,7 @@ class WorkerPool(Generic[Item, Result]):
             while True:
                 pipe.send_bytes(self._run_task(pipe.recv_bytes()))
         finally:
-            os._exit(0)  # without the exit handlers of the first process, whose files these are
+            os._exit(0)  # without the exit handlers, which would close files of the first process
 
     @contextmanager
     def _death_explained(self) -> Iterator[None]:

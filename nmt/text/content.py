@@ -23,7 +23,7 @@ ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s
 # The letter of an accelerator depends on the word: `&File`, `文件(&F)`.
 _ACCELERATOR = re.compile(r"(?<![\w&])&(?=[^\W_])(?!\w+;)")
 _SIGN = re.compile(r"[^\w{}%\U0001f000-\U0001faff\u266a-\u266f]+")
-# Signs that belong to an item in some languages, and are apart from it in others.
+# Signs that are written next to an item in some languages, and apart from it in others.
 _BESIDE = re.compile(r"^[-+~€£№](?=\{)|(?<=\})%$")
 _AROUND = "'\"()[]“”‘’«»（）「」"
 
@@ -41,8 +41,8 @@ NO_DIFF = ContentDiff()
 def content_diff(source: str, text: str) -> ContentDiff:
     """Return the items and accelerators that a given translation of a line lacks, and those that it has too often.
 
-    Of messages of ICU, whose texts are translated, the arguments are compared. Code in backticks is lost only from a
-    text without backticks, and signs such as `>` are not compared: people translate both.
+    Of ICU messages, only the arguments are compared, since their texts are translated. Code in backticks is missing
+    only if a text has no backticks, and signs such as `>` are not compared: people translate both.
     """
     required, present = (Counter(map(_compared, read(line).items)) for line in (source, text))
     for key in required | present:
@@ -91,11 +91,11 @@ _MAGNITUDE = re.compile(
 
 
 def lost_numbers(source: str, text: str) -> list[str]:
-    """Return the numbers of three and more digits that are in the source more often than in the text.
+    """Return the numbers of three or more digits that occur in the source more often than in the text.
 
-    They are compared by their digits alone, since 1,000.5 is 1.000,5 in other languages. None is lost if either line
-    has a word or character of a magnitude, or numerals: 1.5 million is 150万. Smaller ones are often words, and numbers
-    inside protected items are not compared.
+    Only their digits are compared, since 1,000.5 is 1.000,5 in other languages. No number is reported if either line
+    has a word for a magnitude or Chinese numerals: 1.5 million is 150万. Shorter numbers, which are often written as
+    words, and numbers inside protected items are not compared.
     """
     if not _NUMBER.search(source):
         return []
@@ -112,6 +112,6 @@ def lost_numbers(source: str, text: str) -> list[str]:
 
 
 def _digits(number: str) -> str:
-    """Return the ASCII digits of a number, without zeros at its beginning and after a decimal point in 3.00."""
+    """Return the ASCII digits of a number, without leading zeros and without the decimals of 3.00."""
     number = re.sub(r"[.,]00?$", "", number)
     return "".join(str(unicodedata.decimal(character)) for character in number if character.isdecimal()).lstrip("0")

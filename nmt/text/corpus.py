@@ -18,10 +18,10 @@ _FORMATS = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "units", ".xlf": "units",
     ".xliff": "units", ".sdlxliff": "units", ".mqxliff": "units", ".po": "po", ".pot": "po",
 }  # fmt: skip
-# Pairs at the start of a corpus, and at most so many of them, evenly spread, that are its sample.
+# The first pairs of a corpus, and the most of them, evenly spread, that are its sample.
 FIRST_PAIRS, SAMPLE = 400_000, 40_000
 _FIRST_LINES = 100  # of a table, which show its columns
-# Headers that are rather numbers than Indonesian and Norwegian, if there are two other languages.
+# Names of columns that mean a number, not Indonesian or Norwegian, if two other languages are named.
 _NUMBERS = ("id", "no")
 
 
@@ -59,7 +59,7 @@ def pairs_of(recipe: Recipe, corpora: Iterable[CorpusFile]) -> list[SentencePair
 
 
 def sample_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[SentencePair]:
-    """Return pairs of a corpus with equal distances: at most `SAMPLE`, and at least half as many, if there are."""
+    """Return evenly spread pairs of a corpus: at most `SAMPLE`, and at least half as many if it has so many."""
     sample, step = list[SentencePair](), 1
     for number, pair in enumerate(islice(read_pairs(corpus, languages), FIRST_PAIRS)):
         if number % step == 0:
@@ -70,7 +70,7 @@ def sample_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Senten
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:
-    """Return the languages that a file with both states, in its order; empty if it states none."""
+    """Return the languages that a file with both languages states, in its order; [] if it states none."""
     first, *second = parts_of(corpus, None)
     if corpus.file is None:
         return []
@@ -97,7 +97,7 @@ def first_records(corpus: CorpusFile, languages: LanguagePair | None) -> list[li
 def parts_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Path]:
     """Return the file with both languages of a corpus, or the two files with one each; they may be in an archive.
 
-    An archive has two files that end in the codes of the languages, as those of OPUS, or one.
+    An archive has two files whose names end in the language codes, as in OPUS, or one file.
     """
     if corpus.file is None:
         return list(corpus.files.values())

@@ -58,7 +58,7 @@ class Glossary:
     def read(cls, path: Path) -> "Glossary":
         """Read a file, plain or gzip; blank lines are ignored.
 
-        Raises DataError with file and line: not two columns, an empty term, one with U+FFFC, one that occurs twice.
+        Raises DataError, with file and line, unless a line has two columns, and for an empty, repeated or invalid term.
         """
         terms: dict[str, str] = {}
         seen: dict[Words, int] = {}
@@ -75,7 +75,7 @@ class Glossary:
             _check_term(f"{path}:{number}", line)
             if words in seen:
                 problem = f"'{columns[0]}' is on line {seen[words]} already"
-                raise DataError(f"{path}:{number}: {problem}; keep one of the lines, for a term has one translation")
+                raise DataError(f"{path}:{number}: {problem}; keep one of the lines, since a term has one translation")
             seen[words] = number
             terms[columns[0]] = columns[1]
         if not terms:
@@ -100,9 +100,9 @@ class Glossary:
 
 
 def _check_term(place: str, term: str) -> None:
-    """Raise DataError for a source term, tab and target term with the character that stands for an item of a line.
+    """Raise DataError if a line `source term, tab, target term` contains the character `ITEM` or is very long.
 
-    Also for very long ones, which are no terms: to look for them takes time.
+    Very long terms are probably mistakes, and a search for them takes time.
     """
     longest = max(term.split("\t"), key=len)
     if len(longest) > _LONGEST:
@@ -114,7 +114,7 @@ def _check_term(place: str, term: str) -> None:
 
 
 def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
-    """Return the terms that a text lacks, the last ones of equal terms; whole words in scripts with spaces.
+    """Return the terms that a text lacks as whole words; if it has some of several equal terms, the last ones.
 
     >>> missing_terms([Term("gatto", 4, 7), Term("cane", 12, 15)], "gattone e cane")
     [Term(text='gatto', start=4, end=7)]
@@ -129,7 +129,7 @@ def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
 
 
 def whole_word(term: str) -> re.Pattern[str]:
-    """Match a term that is not part of a longer word of a script with spaces."""
+    """Return a pattern that matches a term, except inside a longer word of a script with spaces."""
     letter = rf"[^\W{UNSPACED}]"
     before = rf"(?<!{letter})" if re.match(letter, term) else ""
     after = rf"(?!{letter})" if re.match(letter, term[-1]) else ""

@@ -29,7 +29,7 @@ class Item(NamedTuple):
 
     text: str
     role: Role = "single"
-    # What an opening item and its closing one have in common.
+    # The name that an opening item shares with its closing item.
     name: str = ""
     # Whether it is code of a document's format, and no part of the text that the format encodes.
     is_markup: bool = False
@@ -66,7 +66,7 @@ class Line(NamedTuple):
         return parts
 
     def without(self, item: Item) -> "Line":
-        """Return the line without the first of these items, if it has one."""
+        """Return the line without the first item that equals `item`, if there is one."""
         if item not in self.items:
             return self
         index, texts = self.items.index(item), self.text.split(ITEM)
@@ -85,7 +85,7 @@ def joined(parts: Iterable[Line]) -> Line:
 
 
 def with_signs(line: Line, signs: str) -> Line:
-    """Return the line with runs of these characters of its text as items, too."""
+    """Return the line in which runs of the characters `signs` are items, too."""
     pattern = re.compile(f"([{re.escape(signs)}]+)")
     # as in `pieces`, texts at even indices, items at odd ones
     parts = [part for piece in line.pieces() for part in (pattern.split(piece) if isinstance(piece, str) else [piece])]
@@ -161,7 +161,7 @@ _KNOWN = (
 )
 # Within a word, `[b]` is an item only with a closing tag in the line: `[n]ame` has none.
 _SPLIT, _SPLIT_BBCODE = re.compile(f"({_KNOWN})"), re.compile(f"({_KNOWN}|{_BBCODE})")
-# What every item has, and few lines: a search for it takes a tenth of the time of a split.
+# Signs that every item has, and few lines have: a search for them takes a tenth of the time of a split.
 _SIGNS = re.compile(
     rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|\b0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
     r"|[:;]['-]?[()DPOp]|\bv\d"
@@ -187,7 +187,7 @@ _DEEPEST = 50  # pairs inside each other; items further inside are single
 
 
 def read(line: str) -> Line:
-    """Find the items of a line. What is invisible in it is left out, and all white space is spaces."""
+    """Find the items of a line. Invisible characters are left out, and all white space becomes spaces."""
     line = visible(line)
     if not _SIGNS.search(line):
         return Line(line)
@@ -224,7 +224,7 @@ def item_of(text: str) -> Item:
 
 
 def pairs_of(items: Sequence[Item]) -> dict[int, int]:
-    """Return the index of the closing item for that of each opening one; pairs are inside each other.
+    """Return the index of the closing item by the index of its opening item; pairs are nested or disjoint.
 
     >>> pairs_of(read("<b>{0} <i>x</b> y</b></i>").items)
     {0: 3}
@@ -241,7 +241,7 @@ def pairs_of(items: Sequence[Item]) -> dict[int, int]:
 
 
 def _with_unknown(text: str) -> list[str]:
-    """Return a text in pieces, of which those at odd indices are chunks that look like code."""
+    """Split a text; the parts at odd indices are chunks that look like code."""
     pieces, rest = list[str](), ""
     for chunk in _CHUNK.split(text):
         middle = chunk.lstrip(_AROUND[0]).rstrip(_AROUND[1])

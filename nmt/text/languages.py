@@ -14,8 +14,8 @@ A text is identified by the scripts of its letters, and within a script by py3la
 
 Simplified and Traditional characters are derived from the national standards that Python's codecs contain: a
 Simplified one is among the 3,755 common ones of GB 2312 (level 1) and not in Big5; a Traditional one is among the 5,401
-common ones of Big5 (level 1) and not in GB 2312. Characters of both (和, 后, 台) are evidence of neither. The rare rest
-is left out, since names in both scripts use it.
+common ones of Big5 (level 1) and not in GB 2312. Characters of both (和, 后, 台) are evidence of neither. Rarer ones
+are left out, since names in both scripts use them.
 """
 
 import re
@@ -40,8 +40,8 @@ UNSPACED = HAN + KANA  # letters of Chinese and Japanese, which are written with
 # Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs.
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
 
-# The letters of each script, and the languages that are written in it alone: their codes, each with others and its
-# English name, as they are in the first line of tables.
+# The letters of each script, and the languages that are written only in it: the code, other codes and the English name
+# of each, with which the first line of a table may name its columns.
 _SCRIPTS = {
     "Latin": (
         "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
@@ -83,14 +83,14 @@ _SCRIPTS = {
     "Thai": ("\u0e00-\u0e7f", "th:tha:thai"),
     "Tibetan": ("\u0f00-\u0fff", "bo:tibetan dz"),
 }
-# Languages without a script in this table that are scored as all others.
+# Languages of several scripts, which are scored like all others.
 _SEVERAL_SCRIPTS = (
     "az:azerbaijani bs:bosnian ha:hausa ig:igbo jv kk:kazakh ku:kurdish mg ny sd sn sr:serbian su tg:tajik tk:turkmen "
     "tt:tatar ug:uyghur uz:uzbek"
 )
 SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
 _SCRIPT_OF = {entry.split(":")[0]: script for script, (_, entries) in _SCRIPTS.items() for entry in entries.split()}
-# The language of each script that only one language of this table has.
+# The languages of the scripts that only one language in this table has.
 SOLE_LANGUAGES = {script: entries.split(":")[0] for script, (_, entries) in _SCRIPTS.items() if " " not in entries}
 _ENTRIES = [
     entry.split(":") for entries in (*dict(_SCRIPTS.values()).values(), _SEVERAL_SCRIPTS) for entry in entries.split()
@@ -159,13 +159,13 @@ class TargetLanguage:
 
     @property
     def looks(self) -> str:
-        """The predicate of a sentence on a text in this language."""
+        """The predicate of a message about a text in this language: `looks Chinese`."""
         is_known = self.code in _EAST_ASIAN
         return f"looks {english_name(self.code)}" if is_known else "does not look Chinese, Japanese or Korean"
 
     @property
     def notice(self) -> str | None:
-        """A line for users who gave no language."""
+        """A message for users who gave no language, else None."""
         if self.origin == "given":
             return None
         return f"target language not given; text {self.looks}: BLEU tokenizer {self.tokenizer}; --target-lang to choose"
@@ -207,8 +207,8 @@ def detect_language(lines: Iterable[str]) -> TargetLanguage:
 # Lines that are identified together: of 3,990 such blocks of 18 corpora, many of program texts, 3 English and no
 # Italian ones were taken for another language.
 _BLOCK = 20
-_MOST_BLOCKS = 400  # identified, evenly spread: they give the share of blocks in a language to a few percent
-# Lines of text from which there is a conclusion: fewer may be names or commands.
+_MOST_BLOCKS = 400  # evenly spread: they estimate the share of the blocks in a language within a few percent
+# The fewest lines from which a language is concluded: fewer may be names or commands.
 _LEAST_LINES = 100
 _CONFIDENCE, _CERTAIN = 0.8, 0.8  # probability of a block, and share of the blocks with it
 _LEAST_LETTERS = 20  # of a line
@@ -232,9 +232,9 @@ def probabilities(text: str) -> dict[str, float]:
 
 
 def confusable(detected: str, code: str) -> bool:
-    """Whether the language that `identify` found is no evidence against the language `code`.
+    """Whether a language detected by `identify` may be confused with `code`, and so is no evidence against it.
 
-    It is none against the same language, a related one and one that py3langid does not have.
+    That is so for the same language, for a related one, and if py3langid does not have the language `code`.
     """
     label = {"nb": "no"}.get(primary_code(code), primary_code(code))
     is_related = any({detected, label} <= languages for languages in _RELATED)
@@ -321,7 +321,7 @@ def other_variant(text: str, variant: Variant) -> str:
 
 
 def variant_of(language: str, lines: Iterable[str]) -> Variant | None:
-    """Return what a Chinese text is in: as its language code states (zh-Hant, zh_TW), else as most of its lines are."""
+    """Return the variant of a Chinese text: that of its language code (zh-Hant, zh_TW), else that of most lines."""
     if (conversion := _stated_conversion(language)) is not None:
         return "Simplified" if conversion == "t2s" else "Traditional"
     simplified = traditional = 0
@@ -340,7 +340,7 @@ def is_traditional(language: str) -> bool:
 
 @cache
 def _nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
-    """Return the code of the requested language: if possible the same, else of the same variant of Chinese.
+    """Return the written code of the requested language: if possible the same, else one of the same Chinese variant.
 
     >>> _nearest_code("zh_TW", ("en", "zh-Hans", "zh-Hant"))
     'zh-Hant'
@@ -366,7 +366,7 @@ def nearest_codes(languages: LanguagePair, written: Collection[str]) -> tuple[st
 def convert(text: str, language: str, variant: Variant) -> str:
     """Return a Chinese text in this variant, with the characters of the region of the language code if it has one.
 
-    One without characters of the other variant is returned as it is.
+    A text without characters of the other variant is returned unchanged.
     """
     if not other_variant(text, variant):
         return text

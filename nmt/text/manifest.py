@@ -23,7 +23,7 @@ from nmt.system.files import Marker, digest_of, json_digest
 from nmt.text.corpus import text_files
 from nmt.text.tokenizer import initial_files
 
-# The file by which a folder is a prepared corpus.
+# The file that marks a folder as a prepared corpus.
 PREPARED = Marker("manifest.json", "nmt prepared corpus", 7)
 
 
@@ -143,7 +143,7 @@ def why_stale(recipe: Recipe) -> str | None:
     except UnusableCorpusError as error:
         return error.reason
     files, settings = input_files(recipe), recorded_settings(recipe)
-    if not settings["tokenizer"]:  # that of an initial model that is gone, as may be when a run is resumed
+    if not settings["tokenizer"]:  # the initial model is gone, which is possible when a run is resumed
         settings["tokenizer"] = manifest.settings["tokenizer"]
     changed = [*map(str, differences(manifest.settings, settings))]
     changed += [f"{files[key]} has changed" for key, now in stamps(files).items() if now != manifest.inputs.get(key)]

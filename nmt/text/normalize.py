@@ -27,7 +27,7 @@ _UNSPACED_MARKS = UNSPACED_TEXT.removesuffix(UNSPACED)
 _SPACED = re.compile(f"(?<=[{UNSPACED_TEXT}]) (?=[{UNSPACED_TEXT}])")
 _JOINED = re.compile(f"(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED_TEXT}])")
 _TOKENIZER_SPACE = re.compile(f"{_SPACED.pattern}|(?<=[{_UNSPACED_MARKS}]) | (?=[{_UNSPACED_MARKS}])")
-# Spaces between Chinese characters that are those of a tokenizer: this many, at this share of the places for them.
+# A line is taken as tokenized from this many spaces between Chinese characters, at this share of the places for them.
 _LEAST_SPACES_BETWEEN, _LEAST_SHARE = 2, 0.3
 # Text that another program has divided into pieces: byte-pair encoding, SentencePiece, OpenNMT, WordPiece.
 PIECES = re.compile(r"@@(?: |$)|▁|￭|</w>| ##\w")
@@ -52,8 +52,8 @@ def normalize(text: str) -> str:
 
     A grave or acute accent between two Latin letters is an apostrophe (`don´t`). Other quotes are kept as they are.
 
-    Whitespace is all that Unicode calls so: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation is kept (it is
-    not NFKC). The function is idempotent.
+    Whitespace is as Unicode defines it: tabs, U+0085, U+00A0, U+2028, U+3000. Full-width punctuation is kept, which
+    NFKC would change. The function is idempotent.
     """
     text = visible(text)  # before NFC, so that nothing invisible separates a letter from its accent
     if not text.isascii():
@@ -64,7 +64,7 @@ def normalize(text: str) -> str:
 
 
 def normalizer_of(language: str) -> Callable[[str], str]:
-    """Return the normalization of a language: `normalize`; Chinese and Japanese also lose the spaces of a tokenizer."""
+    """Return the normalization of a language: `normalize`, and for Chinese and Japanese also `join_unspaced`."""
     return _normalize_unspaced if script_of(language) in ("Han", "Japanese") else normalize
 
 
@@ -75,7 +75,7 @@ def _normalize_unspaced(text: str) -> str:
 def join_unspaced(text: str) -> str:
     """Return a normalized line of Chinese or Japanese without the spaces of a tokenizer.
 
-    Lines with single spaces, such as those in a title, are returned unchanged.
+    Lines with few spaces, such as titles, are returned unchanged.
     """
     if text.count(" ") < _LEAST_SPACES_BETWEEN:
         return text

@@ -9,9 +9,9 @@
     valid/…                                the same; only if the recipe names a validation text
     valid.json                             the sentences and the references of each validation text as they were written
 
-It is written in the folder `.partial` in it and moved when it is complete, `manifest.json` last; other files are kept.
-How often the pairs of a corpus occur in an epoch, and the tag before its sources, are settings of training and not
-stored: the pairs of one corpus are contiguous, in the order of the recipe, and the manifest has their number.
+New files are written in the subfolder `.partial` and moved when all are complete, `manifest.json` last; other files in
+the directory are kept. Weights and tags of corpora are settings of training and are not stored: the pairs of one corpus
+are contiguous, in the order of the recipe, and the manifest has their number.
 """
 
 import json
@@ -151,9 +151,9 @@ class PreparedSplit:
 
 
 def balancing_weights(pairs: Sequence[int], temperature: float) -> list[float]:
-    """Return the weight of each pair of corpora of `pairs` pairs, so that an epoch has as many pairs as all together.
+    """Return for each corpus the weight of its pairs; the weights of all pairs add up to the number of pairs.
 
-    The share of a corpus of n pairs is in proportion to n^(1/T) (Arivazhagan et al. 2019).
+    The share of an epoch of a corpus of n pairs is in proportion to n^(1/T) (Arivazhagan et al. 2019).
 
     >>> balancing_weights([900, 100], 2.0)
     [0.8333333333333334, 2.5]
@@ -198,7 +198,7 @@ class PreparedCorpus:
 
 
 class SideWriter:
-    """Writes the sentences of a side, which `TokenStore.open` reads, and counts what they consist of."""
+    """Writes the sentences of a side for `TokenStore.open`; counts tokens, characters and missing pieces."""
 
     def __init__(self, directory: Path, side: str, tokenizer: Tokenizer) -> None:
         self._tokens, self._offsets = directory / f"{side}.tokens.npy", directory / f"{side}.offsets.npy"
@@ -209,7 +209,7 @@ class SideWriter:
         _append(self._tokens, 0, np.zeros(0, dtype=self._dtype))
 
     def append(self, sentences: Sentences, characters: int) -> None:
-        """Append sentences of so many characters."""
+        """Append sentences that have `characters` characters in all."""
         _append(self._offsets, 1 + self._sentences, self._length + np.cumsum(sentences.lengths))
         _append(self._tokens, self._length, sentences.ids.astype(self._dtype))
         self._sentences += len(sentences.lengths)
@@ -219,12 +219,12 @@ class SideWriter:
 
     @property
     def counts(self) -> SideCounts:
-        """What was written."""
+        """The counts of what was written."""
         return SideCounts(self._length, self._characters, self._missing)
 
 
 def _append(path: Path, length: int, values: npt.NDArray[Any]) -> None:
-    """Append values to an `.npy` file with so many; its header has the same size for every length."""
+    """Append values to an `.npy` file of `length` values; the header has the same size for every length."""
     header = {"descr": values.dtype.str, "fortran_order": False, "shape": (length + len(values),)}
     with path.open("r+b" if path.exists() else "w+b") as file:
         np.lib.format.write_array_header_1_0(file, header)

@@ -22,16 +22,16 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 # possessive, and only at the start of a run, so that 100,000 commas take linear time
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
-# The splitter takes quadratic time for quotes; characters that it gets at a time.
+# Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
 
 def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
     """Return the parts of a line that are translated one by one; their concatenation is the line.
 
-    They are the texts between the items of its sentences: only pairs, with nothing but text and pairs in them, are
-    inside a unit. What has more than `limit` tokens, counted by `count` without items, is halved after a comma or a
-    similar mark, a longer clause at a space, a longer word anywhere.
+    Units are the texts between items in a sentence; inside a unit are only pairs that contain nothing but text and
+    pairs. A unit of more than `limit` tokens, by `count` and without items, is halved after a comma or a similar
+    mark, without one at a space, a word anywhere.
     """
 
     def size(text: str) -> int:
@@ -59,14 +59,14 @@ def _sentence_ends(line: Line, language: str) -> list[int]:
 
 
 def _boundaries(sentence: Line) -> list[int]:
-    """Return the places before the items that are no part of a pair, and of pairs with such an item inside."""
+    """Return the places of single items, and of both items of pairs that contain a single item."""
     if not sentence.items:
         return []
     pairs = pairs_of(sentence.items)
     single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values()})
     for opening, closing in pairs.items():
-        at = bisect_left(single, opening)
-        if at < len(single) and single[at] < closing:
+        next_single = bisect_left(single, opening)
+        if next_single < len(single) and single[next_single] < closing:
             insort(single, opening)
             insort(single, closing)
     places = [match.start() for match in re.finditer(ITEM, sentence.text)]
@@ -84,9 +84,9 @@ def sentences(text: str, language: str) -> list[str]:
 
 
 def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
-    """Yield the text if it fits, otherwise its halves, and theirs: halves leave no part of a word or two.
+    """Yield the text if it fits, otherwise the parts of both halves: halving avoids parts of a word or two.
 
-    They are divided at the clause end nearest to the middle; without one at the space nearest to it, or anywhere.
+    A text is divided at the clause end nearest to its middle, else at the nearest space, else in the middle.
     """
     if len(text) < 2 or count(text) <= limit:
         yield text

@@ -8,8 +8,8 @@ A literal `<s>`, `<back>` or `▁` in a sentence is encoded as text and decoded 
 control symbols, which SentencePiece never matches in text, and `▁`, its symbol for a space, is replaced before encoding
 and after decoding by a character that normalized text does not contain.
 
-With `tokenizer.vocab_size: auto`, the pieces that are no single characters grow with the square root of the text. This
-agrees with what was found best for 5,000 sentence pairs (2,000 pieces; Sennrich & Zhang 2019), for 165,000 (over
+With `tokenizer.vocab_size: auto`, the number of longer pieces grows with the square root of the text length. This
+agrees with the best sizes found for 5,000 sentence pairs (2,000 pieces; Sennrich & Zhang 2019), for 165,000 (over
 10,000; Araabi & Monz 2020) and for 4.5 million (32,000; Gowda & May 2020), and with our recipes: 5,000 for 24,000 short
 pairs of English and Chinese, 8,000 for 306,000 of English and Italian.
 """
@@ -40,10 +40,10 @@ from nmt.text.normalize import normalize
 
 PAD, UNK, BOS, EOS = range(4)
 
-# The file of a tokenizer for both sides, or those of each.
+# The file of a tokenizer that both sides share, or one file for each side.
 TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
 SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
-# Fraction of the characters in the text that are pieces; rarer ones are written in bytes.
+# Fraction of the characters in the text that have a piece; rarer ones are spelled in bytes.
 COVERAGE = 0.9999
 # More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same.
 _TRAINING_SENTENCES = 2_000_000
@@ -63,16 +63,16 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Train on raw or normalized lines; the same lines give the same tokenizer, byte for byte.
 
-        `tokenizer.vocab_size` is a number, not auto; with `at_most` there are fewer pieces if the text yields no more.
-        Likewise with `min_frequency`. Raises ConfigError if it is too large or too small for the text, DataError if
+        `settings.vocab_size` must be a number, not auto. With `at_most` or `min_frequency`, it is an upper limit: the
+        text may yield fewer pieces. Raises ConfigError if it is too large or too small for the text, DataError if
         there is no text.
         """
-        small: dict[int, str] = {}  # letters of capitals
+        small: dict[int, str] = {}  # by the code of each capital
         if settings.lowercase:
             small = {code: low for code in range(sys.maxunicode) if (low := chr(code).lower()) != chr(code)}
         # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
         text, model = [line.translate(small) for line in map(_escape, lines) if line], io.BytesIO()
-        more: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # no default is in the file
+        more: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # only if it is not the default
         if settings.min_frequency > 1:
             counts = Counter(chain.from_iterable(map(str.split, text)))
             frequent = {word for word, count in counts.items() if count >= settings.min_frequency}
@@ -80,7 +80,7 @@ class Tokenizer:
             more["hard_vocab_limit"] = False
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:
             for letter, low in small.items():
-                more["normalization_rule_tsv"] = rules.name  # of which the model has a copy
+                more["normalization_rule_tsv"] = rules.name  # the model contains a copy of the rules
                 rules.write(f"{letter:x}\t{' '.join(format(ord(character), 'x') for character in low)}\n")
             rules.flush()
             try:
@@ -119,7 +119,7 @@ class Tokenizer:
 
     @cached_property
     def symbols(self) -> list[str]:
-        """The names in SentencePiece's file by id, which are unique."""
+        """The unique names of all ids in SentencePiece's file."""
         return [self._processor.id_to_piece(i) for i in range(len(self))]
 
     @cached_property
@@ -134,11 +134,11 @@ class Tokenizer:
 
     @property
     def tags(self) -> list[str]:
-        """The tags that it was trained with, in the order of their ids."""
+        """The tags of the tokenizer, in the order of their ids."""
         return list(self._tag_ids)
 
     def tag_ids(self, tags: Iterable[str | None]) -> list[int]:
-        """Return the ids of the symbols of tags, of which None are left out. Raises ModelError for one without."""
+        """Return the ids of tags, without those that are None. Raises ModelError for a tag without a symbol."""
         required = [tag for tag in tags if tag is not None]
         if unknown := [tag for tag in required if tag not in self._tag_ids]:
             raise ModelError(f"the tokenizer has no tag '{unknown[0]}'; tags are set in data.train of the recipe")
@@ -146,12 +146,12 @@ class Tokenizer:
 
     @property
     def has_words_only(self) -> bool:
-        """Whether its type is word: no other one lacks a piece for the space."""
+        """Whether its type is word, the only type without a piece for the space."""
         return int(self._processor.piece_to_id(SPACE_MARK)) == UNK
 
     @cached_property
     def _bytes(self) -> dict[int, int]:
-        """The values of the ids that spell a byte."""
+        """The byte that each id of a byte piece stands for."""
         return {i: int(symbol[3:5], 16) for i, symbol in enumerate(self.symbols) if self._processor.is_byte(i)}
 
     def encode(self, text: str) -> list[int]:
@@ -171,7 +171,7 @@ class Tokenizer:
         Bytes that form no character become U+FFFD.
         """
         plain = [int(i) for i in ids if i > EOS]
-        # words without a piece are spelled with the space before them
+        # a word that is spelled in bytes begins with the space mark
         decoded = self._processor.decode(plain).replace(SPACE_MARK, " ")
         return normalize(decoded.replace(_REPLACEMENT, SPACE_MARK))
 
@@ -182,17 +182,17 @@ class Tokenizer:
             byte = self._bytes.get(i)
             parts.append(piece.replace(SPACE_MARK, " ").encode() if byte is None else bytes([byte]))
         # the replacement may be spelled byte by byte; it is as long as the space mark
-        joined = b"".join(parts).replace(SPACE_MARK.encode(), b"   ")  # before words without a piece
+        joined = b"".join(parts).replace(SPACE_MARK.encode(), b"   ")  # the mark begins words that are spelled in bytes
         whole = io.BytesIO(joined.replace(_REPLACEMENT.encode(), SPACE_MARK.encode()))
         return [whole.read(len(part)) for part in parts]
 
     def without_piece(self, text: str) -> list[tuple[int, bytes]]:
-        """Return the ids of `encode(text)` that spell what has no piece, whole or in bytes, as `spell_text` does."""
+        """Return the ids of `encode(text)` that are `<unk>` or a byte, each with the UTF-8 bytes that it spells."""
         parts = zip(self.encode(text), self.spell_text(text), strict=True)
         return [(i, part) for i, part in parts if i == UNK or i in self._bytes]
 
     def spelled(self) -> npt.NDArray[np.bool_]:
-        """Return (V,) bools: True for ids of (the first byte of) a character without a piece."""
+        """Return (V,) bools: True for `<unk>` and for bytes that begin a character."""
         table = np.zeros(len(self), dtype=np.bool_)
         # the second and later bytes of a character are 10xxxxxx
         table[[UNK, *(i for i, byte in self._bytes.items() if byte >> 6 != 0b10)]] = True
@@ -212,7 +212,7 @@ class Tokenizers:
         return self.source is self.target
 
     def different_side(self, other: "Tokenizers") -> str | None:
-        """Return the side, source or target, whose tokenizer is not, byte for byte, that of the others; else None."""
+        """Return the first side, source or target, whose tokenizers differ in a byte; None if both are equal."""
         if self.source.to_bytes() != other.source.to_bytes():
             return "source"
         return None if self.target.to_bytes() == other.target.to_bytes() else "target"
@@ -227,14 +227,14 @@ class Tokenizers:
 
     @classmethod
     def load(cls, directory: Path, listed: Container[str] | None = None) -> "Tokenizers":
-        """Inverse of `save`, for a model with the files that it lists. Raises ModelError: absent or damaged."""
+        """Load what `save` wrote; `listed` are the files of a model. Raises ModelError: absent or damaged."""
         present = {path.name for path in directory.glob("tokenizer*")} if listed is None else listed
         loaded = [_load_file(directory / name) for name in tokenizer_names(present)]
         return cls(loaded[0], loaded[-1])
 
 
 def tokenizer_names(files: Container[str]) -> list[str]:
-    """Return the names of the tokenizers among files: one if it is shared, else those of source and target."""
+    """Return the file names of tokenizers: the shared one if it is in `files`, else those of source and target."""
     return [*TOKENIZER_NAMES[:1]] if TOKENIZER_NAMES[0] in files else [*TOKENIZER_NAMES[1:]]
 
 
@@ -282,18 +282,18 @@ def _explained(message: str, settings: TokenizerSettings) -> NMTError:
 
 # More text changes the pieces little. SentencePiece needs about 22 bytes of RAM for each byte of text.
 SAMPLED_BYTES = 24_000_000
-_PIECES_PER_ROOT = 1.8  # pieces of several characters, for the square root of the characters of the text
-# Larger vocabularies are a multiple of this, with which GPUs compute products of matrices several times as fast.
+_PIECES_PER_ROOT = 1.8  # pieces of several characters per square root of the number of characters
+# Larger vocabularies are a multiple of this, since GPUs then compute matrix products several times as fast.
 _MULTIPLE = 64
 
 
 def train_tokenizers(
     recipe: Recipe, size: int, sample: Callable[[float], Iterator[list[str]]], directory: Path
 ) -> None:
-    """Train the tokenizer(s) on a text of so many bytes on both sides and save them.
+    """Train and save the tokenizers for a text of `size` bytes, both sides together.
 
-    `sample` returns an evenly spread share of its lines, whose last two cells are source and target. Raises ConfigError
-    for a vocabulary that the text does not yield.
+    `sample` returns a share of its lines, evenly spread, as cells; the last two are source and target. Raises
+    ConfigError for a vocabulary size that the text does not permit.
     """
     settings, tags = recipe.tokenizer, recipe.tags
     unspaced = [code for code in (recipe.languages.source, *recipe.languages.target) if not has_spaces(code)]
@@ -316,10 +316,10 @@ def train_tokenizers(
 
 
 def proposed_size(characters: int, counts: Counter[str], settings: TokenizerSettings, tags: int = 0) -> int:
-    """Return a number of pieces for a text of so many characters, with the counts of those in a sample of it."""
-    covered = accumulate(sorted(counts.values(), reverse=True))  # by the most frequent, the two most frequent, …
+    """Return the vocabulary size for a text of `characters` characters, given the counts of each in a sample."""
+    covered = accumulate(sorted(counts.values(), reverse=True))  # by the most frequent one, the first two, …
     alphabet = min(len(counts), 1 + sum(number < COVERAGE * counts.total() for number in covered))
-    symbols = EOS + 1 + tags + len(settings.symbols) + 256  # special ones, tags, those of the recipe, bytes
+    symbols = EOS + 1 + tags + len(settings.symbols) + 256  # special symbols, tags, symbols of the recipe, bytes
     pieces = symbols + alphabet + round(_PIECES_PER_ROOT * math.sqrt(characters))
     if pieces > 8 * _MULTIPLE:
         pieces = math.ceil(pieces / _MULTIPLE) * _MULTIPLE

@@ -1,4 +1,4 @@
-"""Typography of Chinese: full-width punctuation. And lines in capitals, and English titles, in the case of sentences.
+"""Full-width punctuation for Chinese, and sentence case for lines in capitals and for English titles.
 
 >>> apply_typography("zh", '他说 "你好" , 然后走了.')
 '他说“你好”，然后走了。'
@@ -12,7 +12,7 @@
 'Un racconto delle città di Yorkshire'
 
 Correct text and text in other languages are not changed. Spaces between Chinese and Latin letters or digits are neither
-removed nor added. The case of sentences is the only one that models of sentences have seen.
+removed nor added. Models are trained on text in sentence case.
 """
 
 import re
@@ -63,19 +63,19 @@ def _wide_quotes(match: re.Match[str]) -> str:
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-# Letters of a word in capitals that may be an abbreviation, and of words that may be small in titles.
+# The most letters of an abbreviation in capitals, and of words that may be lowercase in titles.
 _SHORT = 3
 _DOTTED = ("tr", "az")  # languages with İi and Iı
 _TITLE_WORDS, _TITLE_SHARE = 3, 0.75  # the fewest words of a title, and the share of them with capitals
 
 
 def upper(text: str, language: str) -> str:
-    """Return a text in capitals; in Turkish and Azerbaijani, that of i is İ."""
+    """Return a text in capitals; in Turkish and Azerbaijani, the capital of i is İ."""
     return (text.replace("i", "İ") if primary_code(language) in _DOTTED else text).upper()
 
 
 def lower(text: str, language: str) -> str:
-    """Return a text in small letters; in Turkish and Azerbaijani, that of I is ı."""
+    """Return a text in lowercase; in Turkish and Azerbaijani, the lowercase of I is ı."""
     return (text.replace("I", "ı").replace("İ", "i") if primary_code(language) in _DOTTED else text).lower()
 
 
@@ -96,9 +96,9 @@ def _is_title(text: str) -> bool:
 
 
 def sentence_case(text: str, language: str, count: Callable[[str], int]) -> str:
-    """Return a text in capitals, or an English title, in the case of sentences; other texts as they are.
+    """Return a text in sentence case if it is in capitals or an English title, else unchanged.
 
-    A word begins with a capital where it then has fewer tokens, as names have, by `count`.
+    A word begins with a capital if it has fewer tokens, by `count`, than in lowercase, as names have.
     """
     is_english, in_capitals = primary_code(language) == "en", is_in_capitals(text)
     if not in_capitals and not (is_english and _is_title(text)):
@@ -117,7 +117,7 @@ def sentence_case(text: str, language: str, count: Callable[[str], int]) -> str:
 
 
 def restored_case(text: str, source: str, language: str) -> str:
-    """Return a translation of `sentence_case(source)` in capitals, or with those of the words that it has in common."""
+    """Return a translation of `sentence_case(source)` in capitals, or with the capitals of words that both share."""
     if is_in_capitals(source):
         return upper(text, language)
     words = [word for word in _WORD.findall(source) if len(word) > _SHORT]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.text.normalize import normalize
 
-# Pairs of a source word and a target word, both counted from 0, in the order of the target.
+# Indices of a source word and of a target word, from 0, in the order of the target.
 Links = list[tuple[int, int]]
 
 _MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
@@ -37,7 +37,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def linked_spans(source: str, text: str, links: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
-    """Return the start and end of the source word and of the word of the text of each link between them.
+    """Return for each link the start and end of the source word and of the word of the text.
 
     Words that `normalize` removes are not counted, as in alignments.
 
@@ -94,7 +94,7 @@ def words_of_pieces(pieces: Sequence[bytes]) -> tuple[int, list[range]]:
 
 
 def is_punctuation(piece: bytes) -> bool:
-    """Whether a piece, in UTF-8, has punctuation and no letter, digit, symbol or part of a character.
+    """Whether a piece, in UTF-8, consists of punctuation, perhaps with spaces.
 
     >>> is_punctuation(b"?"), is_punctuation(b" l'"), is_punctuation(b" ")
     (True, False, False)

@@ -43,16 +43,16 @@ class Step(NamedTuple):
 
 
 def attention(translator: "Translator", sentence: str, target: str | None, to: str | None) -> Attention:
-    """Return the weights for a translation, None for the one that the translator's search finds."""
+    """Return the attention weights for a translation; for None, those of the translation that the search finds."""
     (source_ids,), tokenizers = _ids(translator, [sentence], to), translator.tokenizers
     if target is None:
         target_ids = list(translator.engine.search([source_ids[:-1]], translator.options(to=to).search)[0][0].tokens)
     else:
         target_ids = tokenizers.target.encode(*checked([target]))
     target_ids, model = [BOS, *target_ids, EOS], translator.models[0].model
-    read = (torch.tensor(ids, device=model.device) for ids in (source_ids, target_ids[:-1]))
+    inputs = (torch.tensor(ids, device=model.device) for ids in (source_ids, target_ids[:-1]))
     pieces = [tokenizers.source.pieces[i] for i in source_ids], [tokenizers.target.pieces[i] for i in target_ids]
-    return Attention(**vars(attention_weights(model, *read)), source=pieces[0], target=pieces[1])
+    return Attention(**vars(attention_weights(model, *inputs)), source=pieces[0], target=pieces[1])
 
 
 @torch.inference_mode()

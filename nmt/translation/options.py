@@ -15,7 +15,7 @@ from nmt.text.typography import apply_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _FINAL = re.compile(r"(?<![.。?？!！])[.。?？!！]\Z")
-# Several final marks, of which models often keep one, and what they are put in place of.
+# Several final marks, of which models often generate only one, and the ending of a translation that they replace.
 _FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!]{2,})\Z"), re.compile(r"[\s.。…?？!！]*\Z")
 
 
@@ -37,7 +37,7 @@ class TranslateOptions:
     """How to translate. `Translator.options` returns those that the model's recipe sets."""
 
     search: SearchOptions
-    # Sentences of more tokens are split: models translate longer input than in their training badly.
+    # Sentences of more tokens are split: models translate input badly that is longer than their training text.
     longest_source: int
     glossary: Glossary | None = None
     alignment: bool = False  # whether to align words of source and translation
@@ -51,7 +51,7 @@ class TranslateOptions:
         return {**self.search.model_dump(mode="json"), **settings, "glossary": glossary}
 
     def finished(self, source: str, prefix: str, rest: str) -> str:
-        """Return a prefix and what follows it, normalized and in the language's typography; the prefix stays."""
+        """Return a prefix and the text after it, normalized and in the language's typography; the prefix is kept."""
         if self.search.typography:
             rest = self._as_source(source, prefix, rest)
         text = self._typeset(source, normalize(prefix + rest))
@@ -60,7 +60,7 @@ class TranslateOptions:
         return f"{prefix}{' ' * rest.startswith(' ')}{self._typeset(source, normalize(rest))}".rstrip()
 
     def _as_source(self, source: str, prefix: str, rest: str) -> str:
-        """Return a translation that begins and ends as its source: titles and labels without capital and mark.
+        """Return a translation that begins and ends like its source: a label without capital or final mark has none.
 
         It keeps its capital if it begins with a word of the source or a term, and in languages with capital nouns.
         """
@@ -70,9 +70,9 @@ class TranslateOptions:
             is_chinese_ellipsis = primary_code(self.to) == "zh" and marks[0][0] in ".…"
             rest = _ENDING.sub("……" if is_chinese_ellipsis else marks[0], rest, count=1)
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
-            kept = (*source.split(), *(term.text for term in self.terms(source)))
+            cased_words = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
-            if not rest[1:2].isupper() and not rest.startswith(kept):
+            if not rest[1:2].isupper() and not rest.startswith(cased_words):
                 rest = lower(rest[:1], self.to) + rest[1:]
         return rest
 
@@ -85,7 +85,7 @@ class TranslateOptions:
         return missing_terms(self.terms(source), text)
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
-        """Return the difference in content outside of the items: terms, accelerators, numbers, items of the model."""
+        """Return the difference in content outside of items: terms, accelerators, numbers, invented items."""
         terms, generated = self.terms(normalize(source.text)), translation.text.replace(ITEM, " ")
         missing = tuple(term.text for term in missing_terms(terms, translation.text))
         if not self.search.protect:
@@ -103,7 +103,7 @@ class TranslateOptions:
 
 
 def checked(lines: Iterable[object]) -> Iterator[str]:
-    """Return lines. Raises TypeError for one that is no string."""
+    """Yield lines. Raises TypeError for a line that is not a string."""
     for index, line in enumerate(lines):
         if not isinstance(line, str):
             raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")

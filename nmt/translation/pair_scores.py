@@ -21,7 +21,7 @@ from nmt.translation.sharing import shared
 from nmt.translation.translator import Translator
 
 _SHUFFLED_ABOVE = 0.05
-_MOST_REMOVED = 0.5  # of the sample; a model that finds more improbable was trained on other text
+_MOST_REMOVED = 0.5  # share of the sample; if more is improbable, the model was trained on other text
 _LONGEST = 2_000  # characters of a side; longer ones are not scored
 
 Texts = tuple[str, str]
@@ -39,7 +39,7 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
     options = translator.options(to=languages.target[0])
 
     def batch_scores(pairs: Sequence[Texts]) -> list[float]:
-        """Return the score of each pair, of those with a long side infinity."""
+        """Return the score of each pair; infinity for pairs with a long side."""
         short = [max(map(len, pair)) <= _LONGEST for pair in pairs]
         forced = iter(translator.force(list(compress(pairs, short)), options))
         return [float(np.mean(next(forced).token_log_probs)) if is_short else math.inf for is_short in short]
@@ -48,13 +48,13 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
         remaining, size = iter(pairs), translator.batch_lines
         batches = iter(lambda: list(islice(remaining, size)), [])
         # of several processes of torchrun, only the first one prepares
-        of_batches = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
-        return chain.from_iterable(of_batches)
+        score_lists = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
+        return chain.from_iterable(score_lists)
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
         sources, targets = zip(*sample, strict=True)
-        others = zip(sources, targets[1:] + targets[:1], strict=True)
-        shuffled = [score for score in scores(others) if score < math.inf]
+        shuffled_pairs = zip(sources, targets[1:] + targets[:1], strict=True)
+        shuffled = [score for score in scores(shuffled_pairs) if score < math.inf]
         if not shuffled:
             raise SettingError(key, f"every pair has a side of more than {_LONGEST:,} characters; remove the key")
         limit = float(np.quantile(shuffled, 1 - _SHUFFLED_ABOVE))

@@ -87,7 +87,7 @@ class LineInput:
 
 @contextmanager
 def open_input(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file, by default standard input; in the first process only, the others have no lines.
+    """Open a file, by default standard input, in the first process; the other processes have no lines.
 
     Raises DataError as `open_content` does, also while it is read.
     """
@@ -99,7 +99,7 @@ def open_input(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def read_batches(stream: BinaryIO, count: int) -> Iterator[list[bytes]]:
-    """Yield batches of so many lines, without `\n`; from a pipe or a terminal the lines available.
+    """Yield batches of `count` lines without line ends; from a pipe or a terminal the available lines.
 
     So a line that is typed, or written to a pipe whose writer waits for its translation, is translated at once.
     """
@@ -236,7 +236,7 @@ def foreign_input(texts: Sequence[str], language: str) -> str | None:
 
 
 def differing_at(noun: str, places: Sequence[str]) -> str:
-    """Return the part of a warning with the number of translations that differ in content, and where a few are."""
+    """Return the part of a warning with the number of translations that differ in content, and the first places."""
     problem = "whose translation differs from its source in terms, items, accelerators or numbers"
     return f"{counted(len(places), noun)} {problem}: {first_few(places)}"
 
@@ -263,8 +263,8 @@ def score_batch(
         if as_json:
             ids = [*tokenizer.encode(text), EOS]
             tokens = [
-                {"token": tokenizer.pieces[i], "log_prob": round(each, 4)}
-                for i, each in zip(ids, log_probs, strict=True)
+                {"token": tokenizer.pieces[i], "log_prob": round(token_log_prob, 4)}
+                for i, token_log_prob in zip(ids, log_probs, strict=True)
             ]
             content = {"source": line, "text": text, "log_prob": round(log_prob, 4), "tokens": tokens}
             rows.append(plain_json(content if links is None else {**content, "alignment": links}))

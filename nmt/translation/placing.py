@@ -1,4 +1,4 @@
-"""Pairs of tags and terms at their places in a translation, by its word alignment.
+"""Place pairs of tags, and terms, in a translation by its word alignment.
 
 The items of a unit are taken out before it is translated. Those before and after its text stay there; inside are only
 pairs, such as `<b>` and `</b>`, which are put around the words that are aligned with those inside.
@@ -57,7 +57,7 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
 
 
 def text_and_places(line: Line) -> tuple[str, list[int]]:
-    """Return the text without items, and the place of each in it."""
+    """Return the text without items, and the position of each item in it."""
     text, *rest = line.text.split(ITEM)
     places = list[int]()
     for part in rest:
@@ -68,29 +68,29 @@ def text_and_places(line: Line) -> tuple[str, list[int]]:
 
 
 def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
-    """Return the translation of `text_and_places(line)` with the items of the line behind its first `begin` characters.
+    """Return the translation of `text_and_places(line)` with the items of the line after its first `begin` characters.
 
-    Links are between the words of both texts. A pair is around the run of words with most links to those inside it;
-    without links around those at the same share of the text. An item that is not of a pair, as there is only with a
-    prefix, is behind the word that is linked with its left neighbour.
+    Links are between the words of both texts. A pair is placed around the run of words with most links to the words
+    inside it, or without links, around those at the same relative position. A single item, which exists only with a
+    prefix, is placed after the word that is linked with its left neighbour.
     """
     source, places = text_and_places(line)
     pairs = pairs_of(line.items)
     closings = set(pairs.values())
     starts = {}
-    for index, at in enumerate(places):
+    for index, start in enumerate(places):
         if index in pairs:
-            starts[index], starts[pairs[index]] = _around(at, places[pairs[index]], source, text, links)
+            starts[index], starts[pairs[index]] = _around(start, places[pairs[index]], source, text, links)
         elif index not in closings:
-            starts[index] = _beside(at, source, text, links)
-    # items of a term in the text stay whole
+            starts[index] = _beside(start, source, text, links)
+    # an item that the text contains, as in a term, is not divided
     ends = accumulate(len(piece if isinstance(piece, str) else piece.text) for piece in read(text).pieces())
-    kept = list(pairwise(ends))[::2]
-    starts = {i: next((a if i in pairs else b for a, b in kept if a < at < b), at) for i, at in starts.items()}
+    spans = list(pairwise(ends))[::2]
+    starts = {i: next((a if i in pairs else b for a, b in spans if a < at < b), at) for i, at in starts.items()}
     order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
-    for _, at in order:
-        result += text[position:at] + ITEM
-        position = at
+    for _, start in order:
+        result += text[position:start] + ITEM
+        position = start
     return Line(result + text[position:], tuple(line.items[index] for index, _ in order))
 
 
@@ -99,7 +99,7 @@ def _nested(
 ) -> list[tuple[int, int]]:
     """Return index and place of the items of a range in the order of the translation, within a span of it.
 
-    What would overlap is moved to the right.
+    Items that would overlap are moved to the right.
     """
     top, index = list[int](), items[0]
     while index < items[1]:  # the items that are not inside others of the range
@@ -117,14 +117,14 @@ def _nested(
 
 
 def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple[int, int]:
-    """Return the span of the words that are linked with those of a span of the source."""
+    """Return the span of the target words that are linked with the words in a span of the source."""
     words, targets = word_spans(source), word_spans(text)
     inside = {i for i, (a, b) in enumerate(words) if a < end and b > start}
     if not inside or not targets:
         return (_beside(start, source, text, links),) * 2
     if len(inside) == len(words):
         run = (0, len(targets) - 1)
-    else:  # without links at the same share of the words
+    else:  # without links, the word at the same relative position
         share = min(len(targets) - 1, min(inside) * len(targets) // len(words))
         run = best_run(len(targets), links, inside) or (share, share)
     # punctuation beside a word is inside only if it is so in the source
@@ -154,7 +154,7 @@ def _beside(place: int, source: str, text: str, links: Links) -> int:
 
 
 def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, begin: int = 0) -> str:
-    """Return a translation with terms in place of the words that are aligned with theirs, behind `begin` characters.
+    """Return a translation in which terms replace the words aligned with their sources, after `begin` characters.
 
     A term without links is inserted beside the words that are linked with its neighbours.
     """
@@ -215,14 +215,14 @@ def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Line:
-    """Return a translation into a language in the case of its source, but for its terms."""
+    """Return a translation in the letter case of its source, except for its terms."""
     pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
     cased = [piece if index % 2 else restored_case(piece, source, language) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
 
 
 def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
-    """Return what is between two texts; `before` and `after` are the characters beside it in source and translation.
+    """Return the line between two units; `before` and `after` are the adjacent characters of source and translation.
 
     Chinese and Japanese have no spaces there; their translations into other languages need them, and the reverse.
     """

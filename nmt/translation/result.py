@@ -13,7 +13,7 @@ from nmt.text.words import Links, joined_links, pharaoh
 from nmt.translation import placing
 from nmt.translation.options import TranslateOptions
 
-# valid in JSON strings, but line ends to some readers, or impossible in UTF-8
+# valid in JSON strings, but read as line ends by some programs, or impossible in UTF-8
 _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -99,7 +99,7 @@ class Translation:
     def as_table(self, line: int) -> str:
         """Return the n best as tab-separated rows of line number, rank (from 1), log_prob and text."""
         ranked = [Alternative(self.text, self.log_prob), *self.alternatives]
-        rows = (f"{line}\t{rank}\t{each.log_prob:.4f}\t{each.text}" for rank, each in enumerate(ranked, start=1))
+        rows = (f"{line}\t{rank}\t{entry.log_prob:.4f}\t{entry.text}" for rank, entry in enumerate(ranked, start=1))
         return "\n".join(rows)
 
 
@@ -125,7 +125,7 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
         log_prob = sum(unit.alternatives[i].log_prob for unit, i in zip(units, indices, strict=True))
         ranked.setdefault(str(line), (line, log_prob))
     (text, (line, log_prob)), *others = ranked.items()
-    alternatives = tuple(Alternative(other, each) for other, (_, each) in others)
+    alternatives = tuple(Alternative(text, log_prob) for text, (_, log_prob) in others)
     links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
     alignment = joined_links(links) if options.alignment else None
     diff = options.diff(joined(part for unit in units for part in (unit.before, unit.core, unit.after)), line)
@@ -133,7 +133,7 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
 
 
 def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
-    """Join translations of units with what is between the units: items, and spaces if the target language has them."""
+    """Join translations of units with the items between them, and with spaces if the target language has them."""
     if len(units) == 1 and not units[0].before.text and not units[0].after.text:
         return lines[0]._replace(text=lines[0].text.strip())
     parts, gap, before = list[Line](), list[Line](), ("", "")

@@ -17,12 +17,12 @@ Result = TypeVar("Result")
 def shared(
     translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item], is_long: bool = True
 ) -> Iterator[Result]:
-    """Yield `work(batch)` for each batch, in order; the work may change nothing but what it returns.
+    """Yield `work(batch)` for each batch, in order; `work` must have no side effects.
 
-    The processes of torchrun share the batches; or copies of this process, if a text is long and the translator may
-    have several: then results are pickled, and a batch is read before the one before it is done.
+    The processes of torchrun share the batches; or forks of this process, if the text is long and the translator may
+    have several: then results are pickled, and a batch is read before the previous one is done.
     """
-    # copies end with the thread that started them, and lack those of torch, which they need if they search themselves
+    # forks end with the thread that started them, and lack the threads of torch, which a search in them would need
     is_main = threading.current_thread() is threading.main_thread()
     if world_size() > 1:
         return scatter_map(batches, work)

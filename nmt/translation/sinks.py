@@ -1,4 +1,4 @@
-"""Outputs: a stream, or a file that an interrupted process leaves resumable.
+"""Outputs: a stream, or a file that can be completed after an interruption.
 
     FILE.partial         the output so far; renamed to FILE when complete
     FILE.partial.json    the fingerprint of the work, and how far it is done: the number and the SHA-256 of the input
@@ -31,7 +31,7 @@ from nmt.system.files import disk_errors, parse_json, real_path, regular_file, w
 # Names of open streams, which by a shell's redirection may lead to a file.
 _OPEN = re.compile(r"/dev/(?:stdout|stderr|fd/(\d+))|/proc/(?:self/fd/(\d+)|.+/fd/\d+)")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
-# Everything that determines the output but the input, as JSON, by the names in recipes and options.
+# Everything that determines the output except the input, as JSON, by the names in recipes and options.
 Fingerprint = dict[str, Any]
 
 
@@ -52,7 +52,7 @@ class StreamOutput:
         """Write the result of lines. Raises DataError if the disk fails, BrokenPipeError for a closed pipe."""
         raw, rest = getattr(self._stream, "raw", self._stream), memoryview(data)
         try:
-            while rest:  # without a buffer: what an error of the disk leaves in one would cause another error at exit
+            while rest:  # unbuffered: data left in a buffer by a disk error would cause another error at exit
                 rest = rest[raw.write(rest) or 0 :]
         except BrokenPipeError:
             raise
@@ -96,7 +96,7 @@ class ResumableFile(StreamOutput):
         """Raise ConfigError if the input has fewer lines than were processed before."""
         if self._to_skip:
             given = f"{self.lines - self._to_skip:,}"
-            raise self._other_input(f"{counted(self.lines, 'line')} of it done, but this one has {given}")
+            raise self._other_input(f"it had at least {counted(self.lines, 'line')}, but this one has {given}")
 
     def _update_digest(self, lines: Sequence[bytes]) -> None:
         self._digest.update(b"".join(line + b"\n" for line in lines))

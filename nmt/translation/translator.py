@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
 # Lines that a core translates together: enough for full batches of a search, and few enough to keep many cores busy.
-# On a GPU, the searches of all processes that wait are one.
+# On a GPU, the waiting searches of all processes are run as one search.
 _CORE_LINES, _PROCESS_LINES_OF_GPU = 512, 4096
 _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment grow with the square of it
 
@@ -71,7 +71,7 @@ class Translator:
         process_count: int = 1,
         threads: int | None = None,
     ) -> None:
-        """Take models in torch, or as they are read, which are searched on the CPU; see `load`."""
+        """Take models that are loaded into torch, or stored models, which are searched on the CPU; see `load`."""
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
         self.engine = engine_for(self.models, runtime or RuntimeSettings(), threads)
@@ -95,9 +95,9 @@ class Translator:
         """Load a model directory or a run.
 
         With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
-        CPU, `process_count` forks of one thread translate large texts together if the main thread does so; else
-        threads do. Device, precision and threads are those of the section `runtime`; `threads` also sets those of
-        torch, which is loaded for what the kernels in C++ do not compute. Several threads may use one translator.
+        CPU, `process_count` forks with one thread each translate large texts if this is called in the main thread,
+        else threads. `device`, `precision` and `threads` are as in the section `runtime`; `threads` also sets those of
+        torch, which is loaded for what the C++ kernels do not support. Several threads may use one translator.
         Raises ModelError, or ConfigError if the device is not available.
         """
         try:
@@ -108,15 +108,15 @@ class Translator:
         if isinstance(others, str | Path) or process_count < 1:
             found = f"{others!r:.60} and {process_count!r:.60}"
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
-        directories = [resolve_model(Path(each)) for each in (directory, *others)]
+        directories = [resolve_model(Path(path)) for path in (directory, *others)]
         models: list[Model]
         if is_cpu(device):
-            models = [read_model(each) for each in directories]
+            models = [read_model(path) for path in directories]
         else:
             from nmt.kernels.device import choose_device
             from nmt.model.checkpoint import load_model
 
-            models = [load_model(each, choose_device(runtime)) for each in directories]
+            models = [load_model(path, choose_device(runtime)) for path in directories]
         check_same_vocabulary([Path(directory), *map(Path, others)], [model.tokenizers for model in models])
         return cls(models[0], runtime, models[1:], process_count, 1 if process_count > 1 else threads)
 
@@ -175,10 +175,10 @@ class Translator:
     def translate(
         self, lines: str | Iterable[str], options: TranslateOptions | None = None, **choices: Unpack[Choices]
     ) -> Translation | Iterable[Translation]:
-        """Return the translation of a string, a list of those of a list, or yield one for each line of an iterator.
+        """Return the translation of a string, the translations of a list, or an iterator over those of an iterator.
 
-        Of an iterator, one line batch is read ahead. How to translate is given by keywords, see `Choices`, or as
-        `options`. Raises ConfigError as `options` does, TypeError for what is no string, such as an empty cell.
+        One line batch of an iterator is read ahead. Options are given as keywords, see `Choices`, or as `options`.
+        Raises ConfigError as the method `options`, TypeError for a line that is not a string, such as an empty cell.
         """
         if options is not None and choices:
             raise TypeError(f"translate: give options, or {', '.join(choices)}, not both")
@@ -208,12 +208,12 @@ class Translator:
     def translate_batches(
         self, lines: Iterable[Text], options: TranslateOptions
     ) -> Iterator[tuple[list[Text], list[Translation]]]:
-        """Yield lines in batches with their translations, in order; all processes share those of a long text."""
+        """Yield lines in batches with their translations, in order; all processes share the batches of a long text."""
         remaining, size = iter(lines), self.batch_lines
         batches = iter(lambda: list(islice(remaining, size)), [])
         first = list(islice(batches, 2)) if self.process_count > 1 else []  # else each is read when it is needed
-        every = chain(first, batches)
-        return shared(self, lambda batch: (batch, self.translate_lines(batch, options)), every, len(first) > 1)
+        all_batches = chain(first, batches)
+        return shared(self, lambda batch: (batch, self.translate_lines(batch, options)), all_batches, len(first) > 1)
 
     def translate_lines(
         self, lines: Sequence[str | Line], options: TranslateOptions, prefixes: Sequence[str] | None = None
@@ -256,9 +256,9 @@ class Translator:
         return align(self.engine, self.models[0], pairs, options.search.batch_tokens, self.tag_ids(options))
 
     def attention(self, sentence: str, target: str | None = None, to: str | None = None) -> "Attention":
-        """Return all attention weights of the first model for a sentence and a translation, by default its own.
+        """Return all attention weights of the first model for a sentence and a translation, by default the model's.
 
-        Its own is that of a search for the whole sentence. Raises ConfigError as `options` does, TypeError for a
+        It is found by a search for the whole sentence. Raises ConfigError as `options` does, TypeError for a
         sentence that is no string.
         """
         from nmt.translation import internals
@@ -288,12 +288,12 @@ class Translator:
     def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
         """Return the texts of a line that are translated one by one, of at most `longest_source` tokens.
 
-        The first one has the prefix; as many as the prefix has are one with it.
+        The first unit has the prefix; it joins as many units as the prefix has.
         """
         find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
-        new = {*line.text} - self._known_characters if options.search.protect else ()
-        if signs := "".join(sorted(filter(self._is_unknown_sign, new))):
+        new_characters = {*line.text} - self._known_characters if options.search.protect else ()
+        if signs := "".join(sorted(filter(self._is_unknown_sign, new_characters))):
             line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
@@ -301,8 +301,8 @@ class Translator:
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
             return [self._unit(part, options) for part in parts]
-        begun = len(units(start, options.longest_source, self._count, options.to))
-        return [begun_unit(joined(parts[:begun]), start), *(self._unit(part, options) for part in parts[begun:])]
+        count = len(units(start, options.longest_source, self._count, options.to))
+        return [begun_unit(joined(parts[:count]), start), *(self._unit(part, options) for part in parts[count:])]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizers.source.encode(text))
@@ -315,7 +315,7 @@ class Translator:
         return Unit(before, core, after, NO_TEXT, text)
 
     def _is_unknown_sign(self, character: str) -> bool:
-        """Whether a character is no letter or digit and has no piece: spelled in bytes, models rarely copy it."""
+        """Whether a character is a sign without a piece: models rarely copy a sign that is spelled in bytes."""
         is_sign = character != ITEM and unicodedata.category(character)[0] in "NPS" and not character.isdecimal()
         source = self.tokenizers.source
         if is_sign and not source.has_words_only and source.spelled()[source.encode(character)].any():
@@ -324,7 +324,7 @@ class Translator:
         return False
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
-        """Find the translations of the texts of units; the text of one that is copied is its own."""
+        """Find the translations of the texts of units; a unit that is copied is its own translation."""
         source, target, tags = self.tokenizers.source, self.tokenizers.target, self.tag_ids(options)
         encoded = []
         for unit in units:
@@ -340,15 +340,15 @@ class Translator:
             unit.alternatives = [Alternative(text, each.log_prob) for text, each in zip(texts, hypotheses, strict=True)]
 
     def _place_terms(self, units: Sequence[Unit], options: TranslateOptions) -> None:
-        """Put terms where they are missing, into all hypotheses of the beam."""
+        """Insert missing terms into all hypotheses of the beam."""
         if options.glossary is None:
             return
         search = options.search
         lacking = [unit for unit in units if options.missing_terms(unit.text, unit.alternatives[0].text)]
-        plain = [(unit, unit.alternatives[0]) for unit in lacking if search.sampling is None]
+        without_terms = [(unit, unit.alternatives[0]) for unit in lacking if search.sampling is None]
         if search.n_best < search.beam:
             wide = search.model_copy(update={"n_best": search.beam})
-            self._search([unit for unit, _ in plain], replace(options, search=wide))
+            self._search([unit for unit, _ in without_terms], replace(options, search=wide))
         terms = [
             (unit, rank, missing)
             for unit in units
@@ -362,17 +362,17 @@ class Translator:
             placed = options.finished(unit.text, unit.begin, placed[begin:])
             if len(options.missing_terms(unit.text, placed)) < len(missing):
                 unit.alternatives[rank] = unit.alternatives[rank]._replace(text=placed)
-        self._choose_by_terms(plain, options)
+        self._choose_by_terms(without_terms, options)
 
     def _choose_by_terms(self, plain: Sequence[tuple[Unit, Alternative]], options: TranslateOptions) -> None:
-        """Keep the n most probable of the texts with terms, also of those whose end is translated anew to agree.
+        """Keep the n most probable texts with terms, including texts whose end is translated again after the terms.
 
-        If all are much less probable than a unit's translation without its terms, they were not in its training: it
-        would end a line wrongly after them, and log-probabilities would not show their best place.
+        If all are much less probable than the translation without terms, the terms were not in the training text: then
+        the model would continue them wrongly, and log-probabilities do not show their best place.
         """
         pairs = [(unit.text, each.text) for unit, before in plain for each in (before, *unit.alternatives)]
         log_probs = (sum(forced.token_log_probs) for forced in self.force(pairs, options))
-        known: list[tuple[Unit, Unit]] = []
+        continued: list[tuple[Unit, Unit]] = []
         for unit, before in plain:
             without_terms, *with_terms = islice(log_probs, 1 + len(unit.alternatives))
             texts = [each.text for each in unit.alternatives]
@@ -381,13 +381,13 @@ class Translator:
                 missing = options.missing_terms(unit.text, before.text)
                 terms = "|".join(whole_word(term.text).pattern for term in missing)
                 ends = (max((match.end() for match in re.finditer(terms, text)), default=0) for text in texts)
-                begun = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
-                known += [(unit, replace(unit, prefix=prefix)) for prefix in begun]
-        self._search([other for _, other in known], options)
-        anew = [
-            (unit.text, other.alternatives[0].text) for unit, other in known
-        ]  # a search may have no log-probabilities
-        for (unit, _), pair, forced in zip(known, anew, self.force(anew, options), strict=True):
+                prefixes = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
+                continued += [(unit, replace(unit, prefix=prefix)) for prefix in prefixes]
+        self._search([continuation for _, continuation in continued], options)
+        new_pairs = [
+            (unit.text, continuation.alternatives[0].text) for unit, continuation in continued
+        ]  # scored below, since a search may return no log-probabilities
+        for (unit, _), pair, forced in zip(continued, new_pairs, self.force(new_pairs, options), strict=True):
             unit.alternatives.append(Alternative(pair[1], sum(forced.token_log_probs)))
             unit.alternatives.sort(key=lambda each: (len(options.missing_terms(unit.text, each.text)), -each.log_prob))
         for unit, _ in plain:
@@ -413,10 +413,10 @@ class Translator:
 
 
 def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int | None) -> Engine:
-    """Return what searches with one model or several.
+    """Return the engine that searches with one model or several.
 
-    Those on a CPU are laid out for the kernels in C++, and loaded into torch when this is needed; others are in torch.
-    `threads`, unless None, sets those of torch, too.
+    On a CPU, models are laid out for the C++ kernels, and loaded into torch only when needed; others are in torch.
+    `threads`, unless None, also sets the threads of torch.
     """
 
     def torch_engine() -> "TorchEngine":

@@ -40,7 +40,7 @@ def test_without_input_the_rest_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--text", "A cat."], "--text: it is the sentence whose attention a model has; add --model MODEL"),
+        (["--text", "A cat."], "--text: its attention can be drawn only with a model; add --model MODEL"),
         (["--model", "nope"], "nope: no such directory; give a model directory or a run directory"),
         (
             ["--model", "model", "--compare", "model"],

@@ -126,18 +126,18 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
         schedule = f"train.schedule={{name: {name}, warmup: {warmup}}}"
         warnings = list(doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", schedule), corpus))
         assert [warning.split(" at")[0] for warning in warnings] == [
-            "train.schedule.warmup: 12 steps of warm-up leave none of about 12 of the training"
+            "train.schedule.warmup: 12 steps of warm-up leave none of the about 12 training steps"
         ] * (warmup == 12), name
     by_epochs = ("train.stop={epochs: 1}", "train.schedule={name: noam}")
     (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", *by_epochs), corpus)
-    assert f"of about {corpus.manifest.train.target.tokens / 64:.0f} of the training" in warning
+    assert f"of the about {corpus.manifest.train.target.tokens / 64:.0f} training steps" in warning
     changed = recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=100000")
     tokens = corpus.manifest.train.target.tokens
     for warning, start in zip(
         doubtful_settings(changed, corpus), ("model: 5", "train.stop.steps: 100,000 steps, which read"), strict=True
     ):
         assert warning.startswith(start)
-        assert f"much for {tokens:,} target tokens of text; `nmt init` writes" in warning
+        assert f"many for {tokens:,} target tokens of text; `nmt init` writes" in warning
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "no such file"), ("", "no sentence pairs"), ("x", "no tab")])
@@ -379,5 +379,5 @@ def test_another_prepared_corpus_than_that_of_rank_0_is_refused(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.system.distributed.on_rank_zero", lambda work: "the fingerprint of another corpus")
-    with pytest.raises(DataError, match=r"prepared: rank 0 finds another corpus there .* that all machines share"):
+    with pytest.raises(DataError, match=r"prepared: rank 0 reads another corpus here .* that all machines share"):
         train_run(texts, tmp_path / "run")

@@ -90,13 +90,13 @@ def test_block_text_anchors_byte_order_mark_and_crlf_are_read(recipe: Path) -> N
         ),
         ("seed: !!int x\n", "{}:1: not valid YAML: found the tag tag:yaml.org,2002:int, expected none"),
         ("? [a, b]\n: 1\n", "{}:1: not valid YAML: found unhashable key"),
-        ("a: 1\nb: &b [*b]\n", "{}:2: not valid YAML: more than 50 lists or sections in each other, or 100,000 v"),
-        ("a: 1\nb: {c: &b {d: [1, {e: *b}]}}\n", "{}:2: not valid YAML: more than 50 lists or sections"),
-        ("a: 1\nb: " + "[" * 5000 + "]" * 5000, "{}:2: not valid YAML: more than 50 lists or sections in each other"),
-        ("a: 1\nb: " + "{a: " * 5000, "{}:2: not valid YAML: more than 50 lists or sections in each other"),
+        ("a: 1\nb: &b [*b]\n", "{}:2: not valid YAML: found more than 50 nested lists or sections, or 100,000 v"),
+        ("a: 1\nb: {c: &b {d: [1, {e: *b}]}}\n", "{}:2: not valid YAML: found more than 50 nested lists or sections"),
+        ("a: 1\nb: " + "[" * 5000 + "]" * 5000, "{}:2: not valid YAML: found more than 50 nested lists or sections"),
+        ("a: 1\nb: " + "{a: " * 5000, "{}:2: not valid YAML: found more than 50 nested lists or sections"),
         (
             "a0: &a0 x\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(99)),
-            "{}:16: not valid YAML: m",
+            "{}:16: not valid YAML: found m",
         ),
     ],
 )

@@ -159,8 +159,8 @@ def test_file_is_as_before_after_an_exception(tmp_path: Path, error: BaseExcepti
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("input", "input: cannot write it: it is also read, and the output is a new file; name another file"),
-        ("link", "link: cannot write it: it is also read"),
+        ("input", "input: cannot write it: it is an input of this command; name another file"),
+        ("link", "link: cannot write it: it is an input of this command"),
         ("folder", "folder: cannot write it: it is a folder"),
         ("loop", "loop: cannot write it: it is not a regular file"),
         ("pipe", "pipe: cannot write it: it is not a regular file"),

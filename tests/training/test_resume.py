@@ -68,13 +68,13 @@ def test_resume_says_what_is_not_as_before(texts: Path, tmp_path: Path, capsys: 
     train(recipe, Console())
     for steps, threads, expected in (
         (4, 1, ""),
-        (6, 2, "not bit for bit the training that began it: threads: was 1, now 2"),
+        (6, 2, "the result may differ from an uninterrupted training: threads: was 1, now 2"),
     ):
         capsys.readouterr()
         changes = [f"run={tmp_path}/run", f"train.stop.steps={steps}", f"runtime.threads={threads}"]
         train(recipe_in(texts, *changes), Console())
         message = capsys.readouterr().err
-        assert ("not bit for bit" in message) == bool(expected)
+        assert ("the result may differ" in message) == bool(expected)
         assert expected in message.replace("\n", " ")
 
 

@@ -229,7 +229,7 @@ class TestInterrupted:
         with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
             assert not is_stream(Path(file.name))
             refused = run_command("translate", "-i", file.name, "-o", file.name)
-            assert (refused.exit_code, "it is also read" in refused.stderr) == (2, True)
+            assert (refused.exit_code, "it is an input of this command" in refused.stderr) == (2, True)
 
     def test_stream_that_leads_to_a_file_keeps_its_content(self, tmp_path: Path) -> None:
         """As the shell's `>>` does."""

@@ -84,7 +84,7 @@ def test_shorter_input_is_refused(tmp_path: Path) -> None:
     interrupted(tmp_path / "out.txt", 2)
     for batches, found in ((BATCHES[:1], 3), ([[b"one"]], 1)):
         with pytest.raises(
-            ConfigError, match=rf"4 lines of it done, but this one has {found}; .* remove .*\.partial to"
+            ConfigError, match=rf"it had at least 4 lines, but this one has {found}; .* remove .*\.partial to"
         ):
             write(tmp_path / "out.txt", batches=batches)
     write(tmp_path / "out.txt")

@@ -515,7 +515,7 @@ def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, 
     (warning,) = translator.translate_file(str(tmp_path / "a.json"), tmp_path / "b.json", beam=1)
     assert "1 message of ICU with a plural or select stays as it is" in warning
     assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["a"] == expected[0].text
-    with pytest.raises(ConfigError, match="it is also read"):
+    with pytest.raises(ConfigError, match="it is an input of this command"):
         translator.translate_file(tmp_path / "text", tmp_path / "text")
 
 

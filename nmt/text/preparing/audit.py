@@ -1,10 +1,10 @@
 """The audit of a text: what each rule removed, with examples, and what is unusual about each corpus.
 
-Findings are properties of a whole corpus, such as small letters only, tokens, lines that do not correspond. The
-evidence is a sample of its pairs; counts over all pairs are those of the rules.
+Findings are properties of a whole corpus, such as lowercase text, tokenized text, or lines that do not correspond. They
+are estimated from a sample of its pairs; only the rules count over all pairs.
 
-It is `audit.json` in the folder of the prepared corpus. It is the same wherever the text is: files have their names
-without folders.
+The audit is `audit.json` in the folder of the prepared corpus. It does not depend on the folder of the text: files are
+named without folders.
 """
 
 import re
@@ -29,7 +29,7 @@ from nmt.text.readers.tables import first_unrelated
 _LEAST_LINES = 100  # with fewer only damage is found
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
-_EXAMPLES = 3  # of a finding, and the most lines of a text of which no property follows
+_EXAMPLES = 3  # of a finding; a property needs more lines than these
 _LEAST_SHARED = 0.05  # share of the validation pairs that are in the test text
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')  # as in CSV, with doubled quotes inside
 _ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]\w+);", re.I)
@@ -42,7 +42,7 @@ class Remark:
     corpus: str
     text: str
     examples: tuple[str, ...] = ()
-    rule: str = ""  # that would remove what shows it, if it were applied
+    rule: str = ""  # the rule, if any, that would remove such pairs
 
     def __str__(self) -> str:
         return "\n    ".join([f"{self.corpus}: {self.text}", *self.examples])
@@ -50,23 +50,23 @@ class Remark:
 
 @dataclass(frozen=True)
 class _Property:
-    """A property of one side of a corpus, and what shows it in a line."""
+    """A property of one side of a corpus, and how a line shows it."""
 
     shows: Callable[[str], object]
-    # The share of the lines beyond which it is one of the corpus; 0 for a property that any line gives it.
+    # The share of lines above which the corpus has the property; with 0, one line is enough.
     least: float
     text: str
     # Lines of the sample that are judged, evenly spread.
     judged: int = SAMPLE
-    rule: str = ""  # that would remove these lines
+    rule: str = ""  # the rule, if any, that would remove these lines
 
 
 def findings(
     corpus: str, languages: LanguagePair, sample: Iterable[SentencePair], filters: Filters | None = None
 ) -> list[Remark]:
-    """Return all findings about a corpus, of which `corpus` is the name in the audit, and `sample` that of `sample_of`.
+    """Return all findings about a corpus; `corpus` is its name in the audit, `sample` the result of `sample_of`.
 
-    `filters` are those that are applied to the corpus later: what they remove or convert is no finding.
+    `filters` are applied to the corpus later: what they remove or convert is not reported.
     """
     remarks, sample = list[Remark](), [pair for pair in sample if pair.source.strip() and pair.target.strip()]
     if not sample:
@@ -187,7 +187,7 @@ class Audit:
 
     corpora: list[CorpusAudit]
     findings: list[Remark]
-    # The rules that could not be applied, and why; besides them, those of `data.filters.keep` were not.
+    # The rules that could not be applied, and why; those in `data.filters.keep` were not applied, either.
     not_applied: dict[str, str]
 
     def write(self, directory: Path) -> None:

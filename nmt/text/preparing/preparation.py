@@ -1,7 +1,7 @@
 """Prepare a corpus: filter → duplicates → tokenizer → encode → write.
 
-1. filter      blocks of pairs are normalized and pass the rules on text, in other processes or on other machines; what
-               is kept is a plain text file in a temporary folder, a line for each pair: corpus, line, source, target
+1. filter      blocks of pairs are normalized and filtered by rules on text, in other processes or on other machines;
+               the kept pairs are lines of a text file in a temporary folder: corpus, line, source, target
 2. duplicates  found by 8 bytes in RAM for each of these pairs
 3. tokenizer   trained on a sample of the others
 4. encode      in the same processes, block by block, into the files of the prepared corpus
@@ -38,26 +38,26 @@ from nmt.text.tokenizer import Tokenizers, initial_tokenizers, train_tokenizers
 
 BLOCK = 5_000  # pairs that are filtered or encoded at a time
 _SHARED_BYTES = 2**22  # files of fewer bytes are prepared sooner without other processes
-_JUDGED_SAMPLE = 2_000  # pairs, whose order is changed to find out what is improbable
+_JUDGED_SAMPLE = 2_000  # pairs that are shuffled to measure which score is improbable
 _SAMPLED_PAIRS = 1_000_000  # whose lengths suffice for the limit on the length of translations
 _FACTORS = np.arange(1.0, 6.05, 0.1)
-# Share of the pairs below the line, and the factor between the line and the limit.
+# Share of the pairs below the line `factor · S + extra`, and the factor by which the limit exceeds the line.
 _COVERAGE, _MARGIN = 0.9999, 1.1
 _LEAST_EXTRA = 5
-# The share and the number of training sentences longer than what is translated without splitting it.
+# The most training sentences, as a share and in number, that are longer than the longest unsplit source.
 _LONGER_SHARE, _LONGER = 0.005, 1_500
 
 Item = TypeVar("Item")
 # A function like `map` that shares the work: results in order, only some items and results in RAM at a time.
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-# Takes a sample of pairs, then all: yields for each of these why it is improbable, None if it is not.
+# Takes a sample and all pairs; yields for each of all pairs why it is improbable, None if it is not.
 Judge = Callable[[list[tuple[str, str]], Iterator[tuple[str, str]]], Iterator[str | None]]
 # Removed pairs: the rule, what it found, and the pair as a line of the file of kept ones.
 Removals = list[tuple[str, str, bytes]]
 
 
 class Preparation(NamedTuple):
-    """What is prepared, in an empty folder for temporary files, and how the work is done."""
+    """The recipe to prepare, an empty folder for temporary files, and how the work is done."""
 
     recipe: Recipe
     work: Path
@@ -75,10 +75,10 @@ def cells_of(line: bytes) -> list[str]:
 def filter_block(
     rules: Sequence[Rules], languages: Sequence[str], block: tuple[int, list[tuple[str, str, int]]]
 ) -> tuple[int, bytes, bytes, Removals]:
-    """Apply the rules of its corpus to a block of pairs and their lines.
+    """Apply the rules of its corpus to a block of pairs with their line numbers.
 
-    Returns the number of the corpus, the lines for the file, 8 bytes for each, and the other pairs. Only pairs of one
-    target language repeat one another.
+    Returns the number of the corpus, the lines of kept pairs, an 8-byte digest of each, and the removed pairs. Pairs of
+    different target languages have different digests, and so are no duplicates.
     """
     corpus, pairs = block
     apply, salt = rules[corpus].apply, languages[corpus].encode()[: blake2b.SALT_SIZE]
@@ -121,14 +121,14 @@ def encode_block(tokenizers: Tokenizers, most: int, block: bytes) -> tuple[list[
 
 
 class Text:
-    """The training or the validation text on its way into the prepared corpus."""
+    """The training or the validation text while it is prepared."""
 
     def __init__(self, name: str, corpora: dict[str, CorpusFile], job: Preparation) -> None:
         self.name, self.file, self._job = name, job.work / f"{name}.tsv", job
         self._corpora = [(corpus, job.recipe.languages_of(corpus)) for corpus in corpora.values()]
         self._places = [parts_of(*corpus)[0] for corpus in self._corpora]
         self.audits = [CorpusAudit(corpus_name(key, corpus)) for key, corpus in corpora.items()]
-        self._kept = bytearray()  # 1 or 0 for each: which lines of the file no later rule removed
+        self._kept = bytearray()  # for each line of the file 1, or 0 if a later rule removed it
 
     def filter(self, rules: dict[LanguagePair, Rules], keep_duplicates: bool) -> None:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
@@ -152,7 +152,7 @@ class Text:
         self._check_any_kept()
 
     def judge(self, judge: Judge) -> None:
-        """Remove the pairs that a model finds improbable. Raises DataError if nothing is left."""
+        """Remove the pairs that are improbable by a model. Raises DataError if nothing is left."""
         share = min(1.0, _JUDGED_SAMPLE / max(1, sum(self._kept)))
         sample = [(source, target) for _, _, source, target in self.sample(share)]
         verdicts = judge(sample, ((source, target) for _, _, source, target in self.sample(1.0)))
@@ -212,7 +212,7 @@ class Text:
             raise DataError(f"{names}: no sentence pairs in it; expected one pair per line")
         advice = "see data.filters of the recipe"
         if removed["leak"] > read / 2:
-            advice = "data.valid and data.test contain these sentences: name other texts there; nmt init chooses such"
+            advice = "data.valid and data.test contain these sentences: name other texts there, as nmt init does"
         rules = "; ".join(f"{rule} ({RULES[rule]}): {removed[rule]:,}" for rule in RULES if removed[rule])
         raise DataError(f"{names}: {counted(read, 'pair')} read, none kept: {rules}; {advice}")
 
@@ -266,10 +266,10 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
     if job.judge is not None:
         texts[0].judge(job.judge)
     if valid:
-        # it must be like what users send: only pairs without a loss are left out
+        # it must be like the input of users: only pairs without a loss are left out
         texts.append(Text("valid", valid, job._replace(mapped=map, rejected=None)))
-        none = Filters(keep=get_args(RuleName))
-        rules = {pair: Rules.learn(none, pair) for pair in map(recipe.languages_of, data.valid)}
+        without_rules = Filters(keep=get_args(RuleName))
+        rules = {pair: Rules.learn(without_rules, pair) for pair in map(recipe.languages_of, data.valid)}
         texts[1].filter(rules, keep_duplicates=True)
     audit.corpora += [audit for text in texts for audit in text.audits]
     return texts, audit
@@ -286,7 +286,7 @@ def write_corpus(job: Preparation, directory: Path) -> Manifest:
     if recipe.train.init_from is not None:
         initial_tokenizers(recipe, recipe.train.init_from).save(directory)
     else:
-        with job.console.status("training the tokenizer"):  # in a process that gives its RAM back, and that Ctrl-C ends
+        with job.console.status("training the tokenizer"):  # in a process, which releases its RAM and ends at Ctrl-C
             training = partial(train_tokenizers, recipe, texts[0].file.stat().st_size, texts[0].sample)
             list(in_processes(recipe, 1)(training, [directory]))
     tokenizers = Tokenizers.load(directory)
@@ -320,7 +320,7 @@ def length_limit(source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDAr
 
 
 def longest_source(lengths: npt.NDArray[np.int64], sentences: int) -> int:
-    """Return the source length that at most 0.5 % of the training sentences exceed, and at most 1,500.
+    """Return the source length that at most 0.5 % of the training sentences, and at most 1,500 of them, exceed.
 
     `lengths` are those of a sample of the sentences. A Transformer omits parts of texts that are longer than nearly
     all of its training text (Varis & Bojar 2021, "Sequence Length is a Domain"); segments within it are translated in

@@ -1,7 +1,7 @@
-"""The rules on the text of sentence pairs: what is removed from the training text, and what was found in it.
+"""The rules on the text of sentence pairs: which pairs are removed from the training text, and why.
 
-A new rule is one function, one line in the table at the end of this module, and its name in `RuleName`, by which it is
-kept off.
+A new rule is one function, one line in the table at the end of this module, and its name in `RuleName`, with
+which `data.filters.keep` turns it off.
 
 >>> rules = Rules.learn(Filters(), LanguagePair("en", "it"))
 >>> rules.apply("Radio  Roma", "radio roma")
@@ -25,7 +25,7 @@ from nmt.text.readers import SentencePair
 
 # With fewer pairs in the sample there is no limit.
 LEAST_PAIRS = 200
-_DEVIATIONS = 5.0  # of a normal distribution; measured in benchmarks/RESULTS.md
+_DEVIATIONS = 5.0  # standard deviations that are permitted; measured in benchmarks/RESULTS.md
 _LEAST_DIFFERENCE = math.log(2)  # a factor of two from the usual ratio is permitted in any text
 _NORMAL = 1.4826  # standard deviation of a normal distribution with median absolute deviation 1
 
@@ -63,7 +63,7 @@ class LengthRatio:
         return cls(median, _NORMAL * float(np.median(differences)), _NORMAL * float(np.median(scaled)))
 
     def unusual(self, source: str, target: str) -> str | None:
-        """Return the ratio of a normalized pair, and the usual ones, if it is too far from them."""
+        """Return a message with the ratio of a normalized pair and the usual ones if it is too far off, else None."""
         lengths = len(source.encode()), len(target.encode())
         ratio = lengths[1] / lengths[0]
         difference = abs(math.log(ratio) - self.median)
@@ -78,7 +78,7 @@ class LengthRatio:
 
 
 # UTF-8 read as Windows-1252 or Latin-1. One misread character of Latin-1 or of punctuation is evidence, unless it
-# follows a capital (`MANHÃ…` is Portuguese). Those of other alphabets are two in a row: `né»…` may be an accented
+# follows a capital (`MANHÃ…` is Portuguese). Other alphabets need two in a row: `né»…` may be an accented
 # letter before punctuation.
 _CONTINUATION = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 _SUSPICIOUS = re.compile(f"[ÂÃÄÅÎÏÐÑ×ØÙà-í]{_CONTINUATION}|\ufffd|锟斤拷")
@@ -97,7 +97,7 @@ _NO_LETTER = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True)
 class Side:
-    """What the rules need about the lines of one side."""
+    """Properties of one side of a text that the rules use."""
 
     code: str
     normalize: Callable[[str], str]
@@ -109,7 +109,7 @@ class Side:
 
     @classmethod
     def learn(cls, language: str, sample: Sequence[str], filters: Filters) -> "Side":
-        """Return what is known of a side with these lines. Raises ConfigError where OpenCC is needed and missing."""
+        """Return a side from its language and sample lines. Raises ConfigError if OpenCC is needed and missing."""
         normalize, script = normalizer_of(language), script_of(language)
         if filters.han_variants == "convert" and script == "Han":
             check_installed("opencc", ", which data.filters.han_variants: convert needs,")
@@ -198,7 +198,7 @@ class Rules:
 
 
 def damage(text: str) -> str | None:
-    """Return what shows that a line, as it was read, was decoded wrongly; None if nothing does.
+    """Return the evidence that a line, as it was read, was decoded wrongly; None if there is none.
 
     >>> damage("Perch\\u00c3\\u00a9 no?")
     '“Ã©” for “é”'
@@ -207,16 +207,16 @@ def damage(text: str) -> str | None:
         return None
     if match[0] in ("\ufffd", "锟斤拷"):
         return f"“{match[0]}” at character {match.start() + 1}"
-    read = b"".join(sign.encode("latin-1") if sign <= "\xff" else sign.encode("cp1252") for sign in match[0])
-    return f"“{match[0]}” for “{read.decode('utf-8', 'replace')}”"
+    original = b"".join(sign.encode("latin-1") if sign <= "\xff" else sign.encode("cp1252") for sign in match[0])
+    return f"“{match[0]}” for “{original.decode('utf-8', 'replace')}”"
 
 
 def letters(text: str) -> str:
     """Return the letters and digits of a text in lower case, with combining marks: vowels of Hindi, Arabic and Thai."""
     if text.isascii():
         return text.encode().translate(_FOLDED, _DROPPED).decode()
-    kept = text.casefold().encode().translate(None, _DROPPED).decode()
-    return kept if kept.isalnum() else _NO_LETTER.sub(_marks, kept)
+    folded = text.casefold().encode().translate(None, _DROPPED).decode()
+    return folded if folded.isalnum() else _NO_LETTER.sub(_marks, folded)
 
 
 def _marks(match: re.Match[str]) -> str:
@@ -257,8 +257,8 @@ def _language(rules: Rules, source: str, target: str) -> str | None:
 
 # The rules in the order of their application; a pair is counted under the first one that removes it.
 #
-# The function of a rule returns what is wrong with a normalized pair, both sides not empty, or None. Of those without
-# one, `Rules.apply` has the first two, `nmt.text.preparing.preparation` the others.
+# The function of a rule returns what is wrong with a normalized pair, whose sides are not empty, or None. Rules without
+# a function are applied by `Rules.apply` (the first two) and `nmt.text.preparing.preparation` (the others).
 _TABLE: dict[str, tuple[str, Callable[[Rules, str, str], str | None] | None]] = {
     "empty": ("a side without text", None),
     "damaged": ("decoded wrongly: U+FFFD, mojibake", None),

@@ -1,4 +1,4 @@
-"""The languages of a parallel text: as stated, as in the file or in the names of files, or as the text shows them.
+"""The languages of a parallel text: stated by an option, by the file or by file names, or detected in the text.
 
 Training on swapped sides would go unnoticed until the end, so `nmt prepare` checks the texts of a recipe.
 """
@@ -19,12 +19,12 @@ from nmt.text.readers import named_sides
 OPTION = "--languages"
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
-_EXAMPLES, _SHOWN = 3, 100  # lines, and characters of a line
+_EXAMPLES, _SHOWN = 3, 100  # lines shown as evidence, and the most characters of one
 _ID = re.compile(r"\S*(\d|://)\S*")
 
 
 class Origin(StrEnum):
-    """Where languages come from, in words."""
+    """Where languages come from, as text for messages."""
 
     OPTION = OPTION
     RECIPE = "`languages`"
@@ -60,7 +60,7 @@ def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
 def named_direction(files: Sequence[Path]) -> Direction | None:
     """Return the languages in the names of files, None if there are none.
 
-    Two files are named by what differs in their names: `text.en` and `text.it`, `eng_Latn.dev` and `ita_Latn.dev`. The
+    For two files, they are what differs in the names: `text.en` and `text.it`, `eng_Latn.dev` and `ita_Latn.dev`. The
     name of one file has both, as in `en-it.tsv`.
     """
     if len(files) == 1:
@@ -80,7 +80,7 @@ def _short(code: str) -> str:
 
 
 def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> Direction:
-    """Return the known languages, in the order that the text shows if the name of one file has them; else its own.
+    """Return the known languages, else those of the text; the order in the name of one file is checked in the text.
 
     Raises ConfigError if the text does not show its languages.
     """
@@ -100,13 +100,13 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
 
 
 def _shows(detected: Sequence[str | None], languages: LanguagePair) -> bool:
-    """Whether the languages of two sides, None for an uncertain one, are these, at least one of them certainly."""
+    """Whether the detected languages of two sides, None if uncertain, agree with these, and at least one is certain."""
     sides = zip(detected, map(primary_code, (languages.source, languages.target)), strict=True)
     return any(detected) and all(code in (None, expected) for code, expected in sides)
 
 
 class WrongSides(NamedTuple):
-    """What shows that a text is not in its languages."""
+    """The evidence that a text is not in its languages."""
 
     # A line for each wrong side, each followed by lines of the text.
     evidence: str
@@ -115,7 +115,7 @@ class WrongSides(NamedTuple):
 
 
 def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
-    """Return what shows that a text is certainly not in its languages; None if nothing does.
+    """Return the evidence that a text is certainly not in its languages; None if there is none.
 
     Texts of fewer than 100 lines, and languages that cannot be told apart, are not judged.
     """
@@ -125,11 +125,11 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     for side, code in enumerate(codes):
         lines = [((pair.source, pair.target)[side], pair.line) for pair in sample]
         texts = [line for line, _ in lines]
-        instead = found_instead(texts, code)
-        detected.append(primary_code(instead) if instead is not None else language_of(texts))
-        if instead is not None:
+        wrong_language = found_instead(texts, code)
+        detected.append(primary_code(wrong_language) if wrong_language is not None else language_of(texts))
+        if wrong_language is not None:
             name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {instead}:")
+            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {wrong_language}:")
             readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
             evidence += islice(readable, _EXAMPLES)
     swapped = _shows(detected, LanguagePair(codes[1], codes[0]))
@@ -137,9 +137,9 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
 
 
 def checked(corpus: CorpusFile, direction: Direction, warnings: list[str]) -> CorpusFile:
-    """Return a text that is in the languages; if these are stated and it is in others, add a warning.
+    """Return a text with its sides in the order of the languages; add a warning if it is in others than those stated.
 
-    Only languages that are stated with `--languages` exchange the sides of a text, and never sides that a file names.
+    The sides are exchanged only if `--languages` states the languages, and never if the file names its columns.
     Raises ConfigError, with lines of the text, if it is certainly not in its languages and these are not stated.
     """
     wrong = wrong_sides(corpus, direction)
@@ -190,7 +190,7 @@ def with_text_columns(corpus: CorpusFile, languages: LanguagePair | None) -> Cor
 def _are_named(records: Sequence[Sequence[str]]) -> bool:
     """Whether the first of some records names the columns."""
     names = [cell.strip() for cell in records[0]]
-    codes = {*filter(is_language, names)}  # those that the last line has too are no names
+    codes = {*filter(is_language, names)}  # a code that is in the last line, too, is no name
     return named_sides(names, None) is not None or (len(codes) > 1 and not codes <= {*records[-1]})
 
 

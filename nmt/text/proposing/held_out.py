@@ -1,8 +1,8 @@
 """Choose validation and test pairs from a parallel text.
 
 The pairs with the lowest digests are chosen. So the choice depends neither on the order of the text nor on its
-direction. The text itself stays as it is: the rule `leak` removes the pairs with their sentences from what is trained
-on. No sentence is chosen twice, and none that many pairs have, since they would all be lost for training.
+direction. The text itself is not changed: the rule `leak` removes pairs with these sentences from the training
+text. No sentence is chosen twice, nor one that many pairs share, since all of these would be lost for training.
 """
 
 import heapq
@@ -14,20 +14,20 @@ from hashlib import blake2b
 from nmt.text.preparing.rules import damage, letters
 from nmt.text.readers import SentencePair
 
-# A held-out text has at most one in so many pairs.
+# A held-out text has at most one of this many pairs.
 SHARE = 20
 # Pairs in a held-out text; the second number from a million pairs.
 LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
-# Pairs of the text that a held-out sentence may be in.
+# The most pairs of the text that may contain a held-out sentence.
 MOST_PAIRS = 8
 _LONGEST = 1_000  # characters of a sentence that is held out
-_CANDIDATES_A_PAIR = 4  # sentences of a part of them are in others
+_CANDIDATES_A_PAIR = 4  # since some of them share sentences with others
 _CANDIDATES = _CANDIDATES_A_PAIR * 2 * LARGEST_OF_MILLIONS
 _BREAK = re.compile(r"[\t\r\n]")  # not possible in TSV
 
 
 def held_out_size(pairs: int) -> int:
-    """Return how many pairs the validation and the test text of so many pairs each have.
+    """Return how many of `pairs` pairs are held out for validation, and as many for the test.
 
     >>> [held_out_size(pairs) for pairs in (500, 5_000, 50_000, 5_000_000)]
     [25, 250, 1000, 2000]
@@ -44,7 +44,7 @@ def candidates(pairs: Iterable[SentencePair], held_out: int = 0) -> list[Sentenc
 
 
 def distinct(sample: Iterable[SentencePair]) -> list[SentencePair]:
-    """Return the first of the pairs of a sample with the same letters.
+    """Return the pairs of a sample without repetitions: the first of all pairs with the same letters.
 
     All copies of a pair have the same digest, so the lowest digests are those of a random sample of different pairs.
     """
@@ -59,7 +59,7 @@ def _suits(pair: SentencePair) -> bool:
 
 
 def _digest(pair: SentencePair) -> tuple[bytes, list[str]]:
-    """Return a digest of the letters of both sides in any order, and these sides, of which several may have it."""
+    """Return a digest of the letters of both sides, in any order, and the sides, which order pairs of equal digests."""
     keys = sorted((letters(pair.source), letters(pair.target)))
     return blake2b("\n".join(keys).encode(), digest_size=8).digest(), sorted((pair.source, pair.target))
 

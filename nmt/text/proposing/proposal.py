@@ -2,8 +2,8 @@
 
 They follow published experiments with little text (Sennrich & Zhang 2019, "Revisiting Low-Resource Neural Machine
 Translation: A Case Study"; Araabi & Monz 2020, "Optimizing Transformer for Low-Resource Neural Machine Translation")
-and our own measurements (benchmarks/RESULTS.md). The model is not made smaller for the least text: as in the second
-paper, 3+3 layers of dim 256 are better than 2+2 of dim 128 with 2,000 pairs too.
+and our own measurements (benchmarks/RESULTS.md). The model is not smaller for the smallest texts: as in the second
+paper, 3+3 layers of dim 256 are better than 2+2 layers of dim 128, even with 2,000 pairs.
 """
 
 import math
@@ -32,14 +32,14 @@ _REASON_OF_POSITIONS = (
 _RATE_OF_DIM_256 = 1.5e-3
 # Target tokens from which a GPU trains the base model of the paper.
 _BASE_TOKENS = 1_000_000
-# Passes over a text of so many target tokens (24,000 pairs of Tatoeba en-zh still improved after 12), and the power
-# with which they fall with the size of the text.
+# Passes over a text of so many target tokens (24,000 pairs of Tatoeba en-zh still improved after 12), and the exponent
+# with which they decrease with the size of the text.
 _PASSES, _PASSES_TOKENS, _PASSES_POWER = 20.0, 240_000, 0.4
 _FEWEST_PASSES, _MOST_PASSES = 3.0, 80.0
 _GPU_PASSES = 2.0  # factor: a GPU makes more passes in the same time, and patience ends the training
 _FULL = 0.93  # share of a batch that is no padding
-_VALIDATIONS, _FEWEST_VALIDATIONS = 15, 3  # in a limited time one a minute, within these numbers
-_LEAST_SHARE = 0.3  # of the proposed steps, for which the time must suffice: else the model is the smallest one
+_VALIDATIONS, _FEWEST_VALIDATIONS = 15, 3  # with a time limit one per minute, within these limits
+_LEAST_SHARE = 0.3  # the time must suffice for this share of the proposed steps, else the model is TINY
 _PATIENCE = 5
 
 
@@ -65,8 +65,8 @@ class Proposal(NamedTuple):
 def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:
     """Return the floating-point operations of training: 6 for each weight and token, 2 forward and 4 backward.
 
-    The encoder's weights count with source tokens, the decoder's and the output's with target tokens. Attention between
-    tokens and fillers are not counted.
+    The encoder's weights count with source tokens, the decoder's and the output's with target tokens. Attention scores
+    and padding are not counted.
     """
     encoder, decoder = model.layer_weights
     return 6 * (encoder * source_tokens + (decoder + vocabulary * model.dim) * target_tokens)
@@ -75,9 +75,9 @@ def operations(model: ModelSettings, vocabulary: int, source_tokens: float, targ
 def propose(
     tokens: tuple[int, int], vocabulary: int, device: str, rate: float = 0.0, minutes: float | None = None
 ) -> Proposal:
-    """Return the settings for so many source and target tokens on a device of the type cpu, cuda or mps.
+    """Return the settings for a text of `tokens` (source, target) tokens on a device of type cpu, cuda or mps.
 
-    With `minutes` for a training that long, at about so many floating-point operations a second.
+    With `minutes`, for a training of this time at `rate` floating-point operations per second.
     """
     name = BASE if device == "cuda" and tokens[1] >= _BASE_TOKENS else SMALL
     proposal = _proposal(name, tokens, vocabulary, device)
@@ -92,7 +92,7 @@ def propose(
 def _proposal(
     name: str, tokens: tuple[int, int], vocabulary: int, device: str, limit: tuple[float, int] | None = None
 ) -> Proposal:
-    """Return the settings with a model; `limit` is one in minutes, and about how many steps these are."""
+    """Return the settings for a model; `limit` is a time in minutes and the estimated number of its steps."""
     target = tokens[1]
     layers, dim, feed_forward, heads, why = _MODELS[name]
     dropout, reason_of_dropout = _dropout(name, target)
@@ -106,8 +106,8 @@ def _proposal(
     model = ModelSettings.model_validate(shape)
     batch, reason_of_batch = _batch_tokens(name, target, device)
     most_passes = _PASSES * (_PASSES_TOKENS / target) ** _PASSES_POWER * (_GPU_PASSES if device == "cuda" else 1)
-    most = _round(max(100, min(max(most_passes, _FEWEST_PASSES), _MOST_PASSES) * target / (batch * _FULL)))
-    minutes, steps = limit or (_VALIDATIONS, most)
+    most_steps = _round(max(100, min(max(most_passes, _FEWEST_PASSES), _MOST_PASSES) * target / (batch * _FULL)))
+    minutes, steps = limit or (_VALIDATIONS, most_steps)
     warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _RATE_OF_DIM_256 * math.sqrt(256 / dim)
     every = max(10, _round(steps / min(_VALIDATIONS, max(_FEWEST_VALIDATIONS, minutes))))
     passes = steps * batch * _FULL / target
@@ -126,7 +126,7 @@ def _proposal(
             "over the last 70 %: in our measurements 1.3 BLEU better than the schedule of the paper with the same peak",
         ),
         "train.stop": Setting(
-            f"{{steps: {most}, {f'minutes: {minutes:g}, ' if limit else ''}patience: {_PATIENCE}}}",
+            f"{{steps: {most_steps}, {f'minutes: {minutes:g}, ' if limit else ''}patience: {_PATIENCE}}}",
             f"about {passes:.0f} passes over the text: a small text needs more of them. Patience ends it after "
             f"{_PATIENCE} validations without a better BLEU",
         ),
@@ -137,9 +137,9 @@ def _proposal(
 
 
 def _dropout(name: str, tokens: int) -> tuple[float, str]:
-    """Return the dropout, 0.3 for the least text (both papers) and 0.1 as in the paper for the most, and the reason."""
+    """Return the dropout, from 0.3 for little text (both papers) to 0.1 for much (Vaswani et al.), and the reason."""
     if name == TINY:
-        return 0.0, "Without dropout: the text is not read often enough to be learned by heart"
+        return 0.0, "Without dropout: so few passes over the text hardly overfit"
     # in the trainings that were measured, with 200,000 and 275,000 tokens, 0.2 is better than 0.3
     most, middle = (20_000_000, 4_000_000) if name == BASE else (2_500_000, 200_000)
     if tokens >= most:
@@ -157,13 +157,13 @@ def _batch_tokens(name: str, tokens: int, device: str) -> tuple[int, str]:
 
 
 def _round(number: float) -> int:
-    """Return a number rounded to two digits."""
+    """Return a number rounded to two significant digits."""
     scale: int = 10 ** max(0, int(math.log10(max(1, number))) - 1)
     return max(1, round(number / scale) * scale)
 
 
-# Characters in a piece are a·ln(pieces of several characters) + b: the median of measurements on Tatoeba en-it with 400
-# to 8,000 pieces, which they fit within 10 %.
+# a and b: a piece has a·ln(pieces of several characters) + b characters. The medians measured on Tatoeba en-it with 400
+# to 8,000 pieces are within 10 % of this.
 _SPACED = (0.47, -0.59)
 # Characters in a piece of Chinese, with 5,000 pieces on Tatoeba en-zh.
 _UNSPACED_CHARACTERS = 1.4
@@ -171,7 +171,7 @@ _LEAST_CHARACTERS = 1.2
 
 
 def characters_in_a_token(text: str, vocabulary: int, alphabet: int) -> float:
-    """Return about how many characters a token of such text has, with so many pieces, for so many characters."""
+    """Return the estimated characters of a token, for a vocabulary size and a number of different characters."""
     unspaced = len(re.findall(f"[{UNSPACED}]", text)) / max(1, len(text))
     several = max(2, vocabulary - 260 - alphabet)
     spaced = max(_LEAST_CHARACTERS, _SPACED[0] * math.log(several) + _SPACED[1])
@@ -201,7 +201,7 @@ class TextProfile:
         self.distinct = self.pairs - self.empty
 
     def without_repetitions(self, sample: list[SentencePair], distinct: list[SentencePair]) -> None:
-        """Reduce the numbers to the distinct pairs, whose share is that in a sample; these become the sample."""
+        """Scale the numbers by the share of distinct pairs in a sample, and keep these pairs as the sample."""
         share = len(distinct) / max(1, len(sample))
         self.sample, self.distinct = distinct, round(self.distinct * share)
         self.characters = [round(count * share) for count in self.characters]

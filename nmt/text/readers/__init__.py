@@ -19,20 +19,20 @@ class SentencePair(NamedTuple):
 
 
 def one_line(text: str) -> str:
-    """Return a text, which its format allows to have several lines, on one line."""
+    """Return a text on one line; some formats permit line breaks in it."""
     return " ".join(text.split())
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Return the start of a text, at most so many characters, for a message."""
+    """Return the start of a text, at most `most` characters, for a message."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def named_sides(names: Iterable[str], languages: LanguagePair | None) -> tuple[str, str] | None:
-    """Return which of the names of columns or keys are those of the source and the target; None if there are none.
+    """Return the names of source and target among names of columns or keys; None if there are none.
 
-    They are `source` and `target`, or codes or English names of the languages, in any capitalization, also below
-    others, as `translation.en`. If several are possible, they are those below the same one, else none.
+    They are `source` and `target`, or codes or English names of the languages, in upper or lower case, also nested, as
+    in `translation.en`. If several pairs are possible, the only one with the same parent is returned, else None.
     """
     by_name: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):

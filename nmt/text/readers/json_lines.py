@@ -40,7 +40,7 @@ def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line and the values of each object, by key, those of objects in it by the path of keys."""
+    """Yield the line of each object, and its values by key; the key of a nested value is its path, such as `a.b`."""
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue

@@ -40,7 +40,7 @@ _NO_TEXT = re.compile(r"(^|/)([._]|(readme|licen[cs]e|copying|copyright|about|ch
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BLOCK_BYTES = 1 << 16
 _FIRST_BYTES, _SUSPICIOUS_BYTES, _SUSPICIOUS_SHARE = 1 << 13, 8, 0.3
-_DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # which `make data` fills
+_DOWNLOADED_FOLDERS = ("tatoeba-", "more-en-", "flores200", "newstest")  # filled by `make data`
 
 
 def decode_line(raw: bytes) -> str:
@@ -56,8 +56,8 @@ def input_name(path: Path) -> str:
 def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
     """Yield the lines of a text without their `\\n` or `\\r\\n`; it is opened as by `open_content`.
 
-    Raises DataError as that does, and for another encoding, with file and line for a single byte that is not UTF-8, and
-    if most lines end at `\\r` only.
+    Raises DataError as `open_content` does, for another encoding, for a byte that is not UTF-8 (with its line), and if
+    most lines end at `\\r` only.
     """
     with open_content(path, read_once) as stream:
         begin_text(stream, path)
@@ -80,7 +80,7 @@ def read_lines(path: Path, read_once: bool = False) -> Iterator[str]:
 
 
 def begin_text(stream: BinaryIO, path: Path) -> None:
-    """Move a stream behind a byte order mark of UTF-8. Raises DataError for other encodings and binary data."""
+    """Skip a byte order mark of UTF-8 in a stream. Raises DataError for other encodings and binary data."""
     start = first_bytes(stream)
     if start[257:262] == b"ustar":
         raise DataError(f"{input_name(path)}: expected text, found a tar archive; unpack it: tar -xf FILE")
@@ -93,13 +93,13 @@ def begin_text(stream: BinaryIO, path: Path) -> None:
 
 
 def first_bytes(stream: BinaryIO) -> bytes:
-    """Return what a first read gives, which stays to be read; nothing of a terminal, which would wait for it."""
+    """Return the first bytes of a stream without consuming them; none of a terminal, which would wait for input."""
     peek = getattr(stream, "peek", lambda _: b"")
     return b"" if stream.isatty() else bytes(peek(_FIRST_BYTES))
 
 
 def _advice(raw: bytes) -> str:
-    # most bytes of Chinese in GB18030 are none of ASCII, and few of a European language in Latin-1
+    # in GB18030, most bytes of Chinese are not ASCII; in Latin-1, few bytes of a European text are not
     has_wide = sum(byte >= 0x80 for byte in raw) > len(raw) // 3
     encoding = "UTF-16" if b"\0" in raw or raw.startswith(_UTF16) else "GB18030" if has_wide else "LATIN1"
     return f"convert it from its encoding (LATIN1, UTF-16, GB18030, …): iconv -f {encoding} -t UTF-8 FILE > NEWFILE"
@@ -107,9 +107,9 @@ def _advice(raw: bytes) -> str:
 
 @contextmanager
 def open_content(path: Path, read_once: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file, a member of a zip archive (`archive.zip/member`), its only text, or `-`; compressed ones unpacked.
+    """Open `-`, a file, or a member of a zip archive (`archive.zip/member`, by default its only text); decompress it.
 
-    With `read_once` it may be a pipe or a device. Raises DataError when it cannot be read, also while it is read.
+    With `read_once`, it may be a pipe or a device. Raises DataError if it cannot be opened, or later if a read fails.
     """
     archive, member = split_member(path)
     opened: Any = nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open_file(archive, read_once)
@@ -125,14 +125,14 @@ def open_content(path: Path, read_once: bool = False) -> Iterator[io.BufferedRea
                 with _open_member(archive, members, member) as content:
                     yield io.BufferedReader(content)  # type: ignore[arg-type]
         elif member is not None:
-            raise DataError(f"{archive}: expected a zip archive, which contains {member}; found another file")
+            raise DataError(f"{archive}: expected a zip archive with the member {member}, found another kind of file")
         else:
             opener = next((opener for signature, opener in _OPENERS.items() if start.startswith(signature)), None)
             yield file if opener is None else io.BufferedReader(opener(file))
 
 
 def open_file(path: Path, read_once: bool = False) -> io.BufferedReader:
-    """Open a file as it is. Raises DataError when it is no readable file; with `read_once` it may be a pipe."""
+    """Open a file without decompression. Raises DataError unless it is a readable file, or with `read_once` a pipe."""
     if path.is_dir() or (path.exists() and not (read_once or path.is_file())):
         kind = "a folder" if path.is_dir() else "something that can be read only once; save it to a file"
         raise DataError(f"{path}: expected a file, found {kind}")
@@ -148,7 +148,7 @@ def open_file(path: Path, read_once: bool = False) -> io.BufferedReader:
 
 
 def split_member(path: Path) -> tuple[Path, str | None]:
-    """Return the file on disk that a path leads to, and the member of that file, if the path continues below it.
+    """Split a path into a file on disk and the member of that zip archive, None if the path names no member.
 
     >>> split_member(Path("data/corpus.txt"))
     (PosixPath('data/corpus.txt'), None)
@@ -158,7 +158,7 @@ def split_member(path: Path) -> tuple[Path, str | None]:
 
 
 def text_members(path: Path) -> list[str]:
-    """Return the names of the texts in an archive, sorted; empty for a file of another name."""
+    """Return the names of the texts in an archive, sorted; empty if the name does not end in .zip."""
     if path.suffix.lower() != ".zip":
         return []
     with open_file(path) as file, _damage_reported(path), ZipFile(file) as archive:
@@ -185,7 +185,7 @@ def _open_member(path: Path, archive: ZipFile, name: str | None) -> IO[bytes]:
 
 @contextmanager
 def limits_reported(name: str) -> Iterator[None]:
-    """Raise DataError, with the name of an input, for content that exceeds a limit of Python in its reader."""
+    """Raise DataError, with the name of an input, if its content exceeds a limit of recursion, of numbers or of RAM."""
     try:
         yield
     except (RecursionError, OverflowError, MemoryError) as error:

@@ -17,7 +17,7 @@ from nmt.system.console import counted
 from nmt.text.readers import Columns, SentencePair, named_sides, one_line, shortened
 from nmt.text.readers.opening import read_lines
 
-# Characters of a cell, for all threads of the process; a longer one has a quote that is not closed.
+# The most characters of a cell, in the whole process; a longer one probably has an unclosed quote.
 csv.field_size_limit(1 << 24)
 _SAMPLE, _DELIMITERS = 100, ",;\t|"  # lines that show the delimiter of a CSV file
 
@@ -47,8 +47,8 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
             expected = f"{most}, since source and target are the columns {source + 1}, {target + 1}"
             raise DataError(
                 f"{path}:{number}: found {shape}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
-                "Correct or remove the line; or set `columns` of this corpus in the recipe, or give another format its "
-                "ending (.csv, .jsonl, .tmx, .xlf, .po)"
+                "Correct or remove the line; or set `columns` of this corpus in the recipe, or rename a file in "
+                "another format (.csv, .jsonl, .tmx, .xlf, .po)"
             )
         else:
             yield SentencePair("", "", number)
@@ -76,9 +76,9 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
 
 
 def delimiter_of(lines: Sequence[str]) -> str:
-    """Return what separates the cells of CSV, whose first lines are given, with their ends: `,` `;` tab or `|`.
+    """Return the delimiter of CSV from its first lines, with their line ends: `,` `;` tab or `|`.
 
-    It divides the most records into the same number of cells, more than one; of several, it divides into most cells.
+    It divides the most records into the same number of cells, at least two; with ties, into the most cells.
     """
 
     def regularity(delimiter: str) -> tuple[int, int]:
@@ -110,9 +110,9 @@ def _named(
     return positions if columns in ((1, 2), (positions[0] + 1, positions[1] + 1)) else None
 
 
-# Pairs of a block, and blocks from which the usual correlation is known.
+# Pairs of a block, and the fewest blocks for which the usual correlation is known.
 BLOCK, _LEAST_BLOCKS = 250, 8
-_LEAST = 0.5  # share of the usual correlation and of the usual spread, and of the blocks that have this
+_LEAST = 0.5  # of the usual correlation, of the usual spread, and of the share of blocks with that spread
 
 
 def read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
@@ -135,12 +135,12 @@ def read_two_files(source: Path, target: Path) -> Iterator[SentencePair]:
 
 
 def first_unrelated(sources: Sequence[int], targets: Sequence[int]) -> int | None:
-    """Return the first pair, from 0, of the first block of pairs whose lengths do not correlate as those of the others.
+    """Return the first pair, from 0, of the first block whose lengths correlate less than usual; None if there is none.
 
     The logarithms of the lengths of sentences and their translations correlate (Gale & Church 1993), in blocks of 19
     corpora by 0.6 to 0.98; after a missing line they do not. Of 216 lines deleted at random places of 18 corpora, all
-    are found, 203 within two blocks; no corpus is reported as it is. Not judged are texts of fewer than 2,000 pairs,
-    blocks of sentences of about the same length, and texts with many of those, since they are sorted by length.
+    are found, 203 within two blocks; no unchanged corpus is reported. Texts of fewer than 2,000 pairs are not judged,
+    nor blocks of sentences of about the same length, nor texts with many such blocks, which are sorted.
     """
     pairs = min(len(sources), len(targets))
     if pairs < _LEAST_BLOCKS * BLOCK:

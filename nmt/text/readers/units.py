@@ -1,7 +1,7 @@
 """Pairs in files of translation units: TMX 1.4, XLIFF 1.2 and 2, unit by unit, and PO.
 
-Text of XML is read without its inline tags: what stands for a code (`ph`, `bpt`, …) is left out, and elements around
-text (`hi`, `g`) leave their text. RAM does not grow with a TMX file.
+Text of XML is read without inline tags: elements for codes (`ph`, `bpt`, …) are left out, and elements around text
+(`hi`, `g`) are replaced by their text. RAM does not grow with the size of a TMX file.
 
 Programs write TMX that is not valid XML: entities of HTML, references to halves of a character or to control
 characters, UTF-8 that is declared as UTF-16. These are read as they were meant.
@@ -28,28 +28,28 @@ from nmt.text.readers import SentencePair, one_line
 from nmt.text.readers.opening import open_content, read_lines
 
 _JOINT = "\uffff"
-# Elements that hold a code of another format, no text; U+FFFF, which XML cannot contain, if words may be around it.
+# Elements for a code of another format, and what replaces them: U+FFFF, which XML cannot contain, between words.
 _CODES = dict.fromkeys(("bpt", "ept", "bx", "ex", "sc", "ec", "sm", "em"), "")
 _CODES |= dict.fromkeys(("it", "ph", "ut", "x", "cp"), _JOINT)
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-# Attributes of XLIFF with its languages, and states in which a translation is final; units without a state are.
+# Attributes of XLIFF with its languages, and the states of final translations; units without a state are final.
 _SIDES = (("source-language", "srcLang"), ("target-language", "trgLang"))
 _FINAL = ("translated", "reviewed", "signed-off", "final")
-_UNITS_SEEN = 1_000  # units that show the languages of a file
-_BLOCK_BYTES, _MOST = 1 << 16, 1 << 20  # characters of a unit whose end is waited for
+_UNITS_SEEN = 1_000  # units in which the languages of a file are looked up
+_BLOCK_BYTES, _MOST = 1 << 16, 1 << 20  # bytes read at a time, most characters that are buffered until a unit ends
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"<\0": "utf-16-le", b"\0<": "utf-16-be",
 }  # fmt: skip
 _DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
-# Text without references, references to characters in a row, other entities than those of XML.
+# CDATA, which has no references; adjacent references to characters; entities that XML does not define.
 _REFERENCES = re.compile(
     r"<!\[CDATA\[.*?\]\]>|&#\w+;(?:&#\w+;)*|&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z_][\w.-]*;", re.DOTALL
 )
 _UNITS = re.compile(r".*(?:tu|unit|segment)>", re.DOTALL)
 _INVALID = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-# The texts of a unit by their languages as written there, with the line at which it begins.
+# The line at which a unit begins, and its texts by their language codes, as written in the file.
 Unit = tuple[int, dict[str, str]]
 
 
@@ -74,7 +74,7 @@ def read_units(path: Path, languages: LanguagePair | None) -> Iterator[SentenceP
 def read_po(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair]:
     """Yield the pairs of a PO file; the sides are exchanged if its header states the source language of `languages`.
 
-    Raises DataError for what is no PO file, and for a header with a language that is none of them.
+    Raises DataError for a file that is not PO, and for a header with a language that is neither of them.
     """
     try:
         file = polib.pofile("".join(f"{line}\n" for line in read_lines(path)))
@@ -94,7 +94,7 @@ def read_po(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair
 
 
 def declared_languages(path: Path) -> list[str]:
-    """Return the languages of the first units of a TMX or XLIFF file, first the source language that it states."""
+    """Return the languages of the first units of a TMX or XLIFF file; the stated source language is first."""
     return list(dict.fromkeys(code for _, unit in islice(_units(path), _UNITS_SEEN) for code in unit if code))
 
 
@@ -117,7 +117,7 @@ def _units(path: Path) -> Iterator[Unit]:
 
 
 def _tmx_texts(unit: Any, source: str) -> dict[str, str]:
-    """Return the texts of a unit of TMX, first that in the source language that the header states."""
+    """Return the texts of a TMX unit by language; the text in the source language of the header is first."""
     texts = dict[str, str]()
     for segment in unit.iterfind("{*}tuv/{*}seg"):
         variant = segment.getparent()
@@ -126,7 +126,7 @@ def _tmx_texts(unit: Any, source: str) -> dict[str, str]:
 
 
 def _xliff_texts(unit: Any) -> Iterator[dict[str, str]]:
-    """Yield the texts of a unit of XLIFF, or of its segments if both sides have as many; empty if it is not final."""
+    """Yield the texts of an XLIFF unit, or of its segments if both sides have as many; empty ones if not final."""
     source, target = unit.find("{*}seg-source"), unit.find("{*}target")
     source = unit.find("{*}source") if source is None else source
     codes = [
@@ -154,19 +154,19 @@ def _parsed(parser: Any, blocks: Iterator[str]) -> Iterator[Any]:
 
 
 def _valid_xml(path: Path, stream: IO[bytes]) -> Iterator[str]:
-    """Yield XML in blocks that end between units, with valid references and characters; lines stay.
+    """Yield XML in blocks that end between units, with valid references and characters; line numbers stay.
 
     Raises DataError for an encoding that is unknown or not that of the file.
     """
     data = stream.read(_BLOCK_BYTES)
     declared = _DECLARED.match(data)
     name = "utf-8" if declared is None else declared[1].decode()
-    if re.match(r"utf-?(16|32)|ucs", name, re.I):  # its declaration would not be readable
+    if re.match(r"utf-?(16|32)|ucs", name, re.I):  # no such declaration would be readable as ASCII
         name = "utf-8"
     name = next((encoding for mark, encoding in _MARKS.items() if data.startswith(mark)), name)
     line, text, is_last = 1, "", False
     try:
-        b"  ".decode(name, "ignore")  # an encoding of text
+        b"  ".decode(name, "ignore")  # raises LookupError unless it encodes text
         decoder = codecs.getincrementaldecoder(name)()
         while not is_last:
             is_last = not data
@@ -184,7 +184,7 @@ def _valid_xml(path: Path, stream: IO[bytes]) -> Iterator[str]:
 
 
 def _valid_references(match: re.Match[str]) -> str:
-    """Return references to the characters that are meant; an unknown entity is text, a wrong number stays an error."""
+    """Return valid references to the intended characters; an unknown entity becomes text, an invalid number is kept."""
     if match[0].startswith("<"):
         return match[0]
     text = unescape(match[0])
@@ -199,12 +199,12 @@ def _valid_references(match: re.Match[str]) -> str:
 
 
 def _spaces(match: re.Match[str]) -> str:
-    """Return what normalization makes of a control character, which XML cannot contain."""
+    """Return the normalized form of a control character, which XML cannot contain: a space or nothing."""
     return " " if match[0].isspace() else ""
 
 
 def _text(element: Any) -> str:
-    """Return the text of an element on one line; a code between letters of two words is a space."""
+    """Return the text of an element on one line; a code between two letters becomes a space."""
     text = _with_joints(element)
     return one_line(re.sub(rf"(?<=\w){_JOINT}+(?=\w)", " ", text).replace(_JOINT, "") if _JOINT in text else text)
 

@@ -50,12 +50,12 @@ SPACES = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
 
 _TABS = re.compile("([\t\f]+)")
 
-# In Chinese not before punctuation.
+# Places where a line may break; in Chinese not before punctuation.
 _BREAKABLE = re.compile(rf" +|(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])")
 # The end of a line of three words or more that ends no sentence.
 _UNFINISHED = re.compile(r"[^\s]+ +[^\s]+ +(?:[^\r\n]* )?[^\s]*[^\s.!?:;…。！？：；](?<![.!?:][\"'”’»)\]])")
 
-# A span of a file, and what it becomes.
+# The start and end of a span of a file, and the text that replaces it.
 Replacement = tuple[int, int, str]
 # Yields the replacements of a format.
 Read = Callable[["Content", "Texts"], Iterable[Replacement]]
@@ -150,7 +150,7 @@ class Content:
         return self.encode("".join([*parts, self.text[position:]]))
 
     def encode(self, text: str) -> bytes:
-        """Encode text as the file was. Raises DataError for a character that neither encoding nor format can write."""
+        """Encode text like the file. Raises DataError for a character that encoding and format cannot represent."""
         errors = "xmlcharrefreplace" if self.options.format in ("html", "android", "xliff") else "strict"
         try:
             return self.mark + text.encode(self.encoding, errors)
@@ -189,15 +189,15 @@ class Content:
 
 
 class Texts:
-    """What a format gives its texts to, in order, for their translations.
+    """Returns translations of the texts of a format, and records the texts in order.
 
-    Plural and select messages of ICU are kept.
+    ICU messages with a plural or select are not translated.
     """
 
     def __init__(self, translate: Callable[[Line], Line | None] = lambda _: None) -> None:
         self._translate = translate
         self.entries = list[tuple[Line, str]]()  # each text, perhaps of several lines, and its place in messages
-        self.kept: dict[str, list[str]] = {}  # the places of what stays though it may have text, by what it is
+        self.kept: dict[str, list[str]] = {}  # the places of content that stays, but may have text, by its kind
 
     def translation(self, line: Line, place: str) -> Line | None:
         """Return the translation of a text; None: the text stays as it is."""
@@ -208,12 +208,12 @@ class Texts:
         return self._translate(line)
 
     def replaced(self, raw: str, line: Line, place: str, form: Callable[[Line], str] = str) -> str:
-        """Return a part of a file with the translation of the text that it is; the same if nothing changes."""
+        """Return the part of a file that replaces `raw`, with the translation of its text; `raw` if nothing changes."""
         translation = self.translation(line, place)
         return raw if translation is None or translation == line else form(translation)
 
     def keep(self, what: str, place: str) -> None:
-        """Record what stays as it is: a singular noun, and a rest."""
+        """Record content that stays as it is; `what` begins with a singular noun."""
         self.kept.setdefault(what, []).append(place)
 
 
@@ -264,7 +264,7 @@ def code_line(item: Item) -> Line:
 
 
 def formed(line: Line, escape: Callable[[str], str]) -> str:
-    """Return a line in its format: its markup as it is, all else escaped."""
+    """Return a line in the form of its format: markup unchanged, all else escaped."""
     return "".join(
         escape(piece) if isinstance(piece, str) else piece.text if piece.is_markup else escape(piece.text)
         for piece in line.pieces()

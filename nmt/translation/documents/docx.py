@@ -1,7 +1,7 @@
 """Word's .docx: paragraphs, also of tables, text boxes, headers and footers, in a package that python-docx reads.
 
-Texts of another formatting than the most frequent one of a paragraph are in pairs of items; what is no text, such as a
-tab or an image, is an item. The code of every item begins and ends in a run of the most frequent formatting.
+In a paragraph, texts whose formatting is not the most frequent one are in pairs of items; all that is not text, such
+as a tab or an image, is an item. The code of every item begins and ends in a run of the most frequent formatting.
 """
 
 import re
@@ -18,7 +18,7 @@ from nmt.translation.documents.document import Texts, code_line, formed, read_te
 
 # At even indices code, at odd ones texts.
 _TEXT = re.compile(r"<w:t(?: [^>]*)?>([^<]*)</w:t>")
-# What divides texts of one formatting and is not visible: attributes of revisions, proofreading, layout.
+# Invisible code that divides texts of the same formatting: attributes of revisions, proofreading, layout.
 _INVISIBLE = re.compile(r"(?<=<w:r) [^>]*\"(?=>)|<w:(?:proofErr|lastRenderedPageBreak|lang|noProof)\b[^>]*/>")
 # Elements around runs; the begin and the end of a run, whose properties may contain previous ones.
 _AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")
@@ -52,7 +52,7 @@ def write_docx(data: bytes, name: str, texts: Texts) -> bytes:
 
 
 def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) -> None:
-    """Translate a paragraph; a format is the tags before a text and those behind it."""
+    """Translate a paragraph; a form is the tags before a text and the tags after it."""
     raw = _INVISIBLE.sub("", etree.tostring(paragraph, encoding=str, with_tail=False)).replace("<w:rPr></w:rPr>", "")
     (head, *parts, tail), around, properties = _TEXT.split(raw), "", ""
     spans, sizes, lines = list[tuple[str, tuple[str, str], str]](), Counter[tuple[str, str]](), list[Line]()
@@ -67,7 +67,7 @@ def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) ->
         if spans and not item and spans[-1][1] == form:
             item, text = spans[-1][0], spans.pop()[2] + text
         spans.append((item, form, text))
-    # rather one in no hyperlink
+    # prefers formatting outside of hyperlinks
     begin, end = usual = max(sizes, key=lambda form: (form[0].startswith("<w:r>"), sizes[form]))
     for i, (item, form, text) in enumerate(spans):
         lines += [code_line(Item(f"{end}{item}{begin}"))] if item else []

@@ -10,7 +10,7 @@ from nmt.errors import ConfigError
 from nmt.text.items import Line
 from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, read_text
 
-_MOST_NESTED = 100  # the text of a path is as long, for each string
+_MOST_NESTED = 100  # since each string has a path of this length
 _TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 # Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -67,8 +67,8 @@ class _Value(NamedTuple):
 def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the strings of a JSON file but those that a program reads, or only those at or below keys.
 
-    Strings at or below an excluded key are left out. Of JSON lines, each must have the keys; null is no text, and a
-    translation may get another key. Raises DataError for invalid JSON and unknown keys, ConfigError without keys.
+    Strings at or below an excluded key are left out. Each JSON line must have the keys; null is not a text, and a
+    translation may have another key. Raises DataError for invalid JSON and unknown keys, ConfigError without keys.
     """
     options, is_lines = content.options, content.options.format == "jsonl"
     if is_lines and not options.columns:

@@ -25,7 +25,7 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the values of a file in the format `properties` or `strings`.
 
-    In .properties without other characters than those of ASCII, they are written as `\\u00e8`. In messages of Java with
+    In .properties files in ASCII or Latin-1, all but ASCII is written as `\\u00e8`. In messages of Java with
     `{0}`, apostrophes are doubled. Raises DataError for what is no entry of .strings.
     """
     is_java = content.options.format == "properties"

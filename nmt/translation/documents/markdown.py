@@ -72,7 +72,7 @@ def _parser() -> MarkdownIt:
 
 
 def _line(text: str, labels: Collection[str]) -> Line:
-    """Return a text; links and emphasis are pairs. A link whose text is one of the labels gets `[text][label]`."""
+    """Return a text in which links and emphasis are pairs; a link by one of the labels becomes `[text][label]`."""
     parts, opened, pieces = list[Line](), dict[str, int](), _CODE.split(text)
     for index, code in enumerate(pieces):
         if index % 3 == 0:

@@ -1,4 +1,4 @@
-"""HTML and Android's strings.xml: texts between elements that end one, and attributes that people read.
+"""HTML and Android's strings.xml: texts between elements that end a text, and attributes that people read.
 
 Tags are found by a pattern and nothing is parsed into a tree, so that damaged markup stays as it is.
 """
@@ -21,7 +21,7 @@ _CODE = re.compile(
 )
 _ATTRIBUTE = re.compile(r"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")
 _ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "label"}
-# Tags of which another attribute is text, and this attribute.
+# Further attributes that are text, and the tags in which they are.
 _TEXT_TAGS = {
     "content": re.compile(r"<meta\s[^>]*=[\"']?(?:og:|twitter:)?(?:description|title)\b", re.IGNORECASE),
     "value": re.compile(r"<input\s[^>]*type\s*=\s*[\"']?(?:submit|button|reset)\b", re.IGNORECASE),
@@ -39,7 +39,7 @@ _LANGUAGE = re.compile(r"<(?!html\b|body\b)[^>]*\slang\s*=\s*[\"']?([A-Za-z][\w-
 
 
 class _Piece(NamedTuple):
-    """A text, or with `item` a tag, or an element that stays, whose item has no name."""
+    """A text; or with `item`, a tag, or an element that stays as it is, if the item has no name."""
 
     start: int
     end: int
@@ -87,8 +87,8 @@ def _element_end(text: str, name: str, start: int) -> int | None:
 
 
 def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
-    """Replace the texts of elements that are no part of a sentence, and of the attributes that people read."""
-    run, tags, end = list[_Piece](), dict[str, str](), len(content.text)  # tags with translated attributes
+    """Replace the texts of elements that are not inside a sentence, and of attributes that people read."""
+    run, tags, end = list[_Piece](), dict[str, str](), len(content.text)  # tags: with translated attributes
     for piece in (*_pieces(content.text, content.options.languages), _Piece(end, end, "end")):
         if piece.item and piece.item.name:
             tags[piece.item.text] = _with_attributes(content, texts, piece.start, piece.item.text)

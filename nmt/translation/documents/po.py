@@ -35,15 +35,15 @@ class _Field(NamedTuple):
         return "".join(self.lines)
 
 
-# By keyword; under `#,` the line of flags before it.
+# Fields by keyword; the key `#,` has the line of flags before the message.
 _Message = dict[str, _Field]
 
 
 def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
-    """Replace the strings of messages without a translation, which get one marked as fuzzy.
+    """Fill in the translations that messages lack, and mark these messages as fuzzy.
 
-    The number of plural forms is that of the header's `Plural-Forms`. The first form is the translation of the singular
-    if there are several, the others are that of the plural. Raises DataError for what is no PO file, or for a header
+    The number of plural forms is that of the header's `Plural-Forms`. If there are several forms, the first is the
+    translation of the singular, the others that of the plural. Raises DataError for what is no PO file, or for a header
     with another target language.
     """
     count, target = 0, content.options.languages[1]
@@ -63,14 +63,14 @@ def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
             keywords = ["msgstr"] if plural is None else [f"msgstr[{form}]" for form in range(number)]
             empty = [keyword for keyword in keywords if keyword not in message or not message[keyword].string]
             if len(empty) == number:
-                for before, keyword in list(pairwise(forms))[number - 1 :]:  # as many as the template has
+                for before, keyword in list(pairwise(forms))[number - 1 :]:  # further forms of the template
                     yield message[before].end, message[keyword].end, ""
-            made = list[Replacement]()
+            replacements = list[Replacement]()
             for keyword in empty:
                 text = msgid if plural is None or (keyword == "msgstr[0]" and number > 1) else plural.string
                 translation = texts.translation(read_coded(text, _CODES, _unescaped), content.place(start))
-                made += [] if translation is None else [_written(content, message, keyword, translation)]
-            yield from [*made, *(_fuzzy(content, message) if made else ())]
+                replacements += [] if translation is None else [_written(content, message, keyword, translation)]
+            yield from [*replacements, *(_fuzzy(content, message) if replacements else ())]
 
 
 def _unescaped(text: str) -> str:
@@ -82,7 +82,7 @@ def _start(message: _Message) -> int:
 
 
 def _messages(content: Content) -> list[_Message]:
-    """Return the messages of a file but those in comments. Raises DataError for what is no PO file."""
+    """Return the messages of a file, except those in comments. Raises DataError for what is no PO file."""
     messages, keyword, flags = [_Message()], "", _Message()
     for line in content.lines:
         match, end = _LINE.fullmatch(line.text), line.start + len(line.text.rstrip())
@@ -123,7 +123,7 @@ def _written(content: Content, message: _Message, keyword: str, translation: Lin
 
 
 def _fuzzy(content: Content, message: _Message) -> Iterator[Replacement]:
-    """Yield the flag of a message that nobody has read."""
+    """Yield the flag `fuzzy` of a message, whose translation nobody has reviewed."""
     if (flags := message.get("#,")) is None:
         yield _start(message), _start(message), f"#, fuzzy{content.line_end}"
     elif "fuzzy" not in flags.string:

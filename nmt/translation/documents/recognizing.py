@@ -20,9 +20,9 @@ _TEXT = re.compile(r"|\.(?:txt|text|zip|src|tgt|ref|hyp|out|tok|source|target|\d
 _STRING = r'"(?:[^"\\\r\n]|\\.)*+"'
 _OFFICE = "PDF, RTF or Office"
 _WORD = re.compile(rb"PK\x03\x04(?s:.*?)word/document\.xml")  # in the names of members
-# Others are found by their bytes that are not UTF-8.
+# Other binary formats are found by bytes that are not UTF-8.
 _BINARY = re.compile(rb"%PDF-|\{\\rtf|PK\x03\x04")
-# By the beginning, in this order.
+# Formats by the beginning of their content, tried in this order.
 _CONTENT: dict[str, re.Pattern[str]] = {
     "vtt": re.compile(r"WEBVTT\b"),
     "srt": re.compile(r"(?:\d+\s+)?\d+:\d{1,2}:\d{1,2}[,.\d]*[ \t]*-->[ \t]*\d+:"),
@@ -35,15 +35,15 @@ _CONTENT: dict[str, re.Pattern[str]] = {
     "XML": re.compile(r"<\?xml\b|<!doctype\b|<[A-Za-z][^<>]*>\s*\n\s*<", re.IGNORECASE),
 }
 _ADVICE = (
-    "are not translated, and as lines of text their keys and markup would be; convert it to one of the formats "
-    f"{', '.join(FORMATS[1:])}, or add --format text for its lines"
+    "are not translated, and as lines of text, their keys and markup would be translated; convert it to one of "
+    f"{', '.join(FORMATS[1:])}, or add --format text to translate its lines"
 )
-# Those that are so different from others that the content decides whatever the name is.
+# Formats that are recognized by their content whatever the name is, since no other format looks like them.
 _CERTAIN = ("vtt", "srt", "po", "jsonl", "xliff", "html", "docx")
 
 
 def named_format(option: str | None, path: Path | None) -> Format | None:
-    """Return the format that is given by `--format`, else by the ending of the name; None for one of text.
+    """Return the format given by `--format`, else by the ending of the name; None for an ending of text.
 
     Raises ConfigError for an unknown name, and for the ending of another format.
     """

@@ -13,7 +13,7 @@ from nmt.errors import ConfigError
 from nmt.text.readers.tables import delimiter_of
 from nmt.translation.documents.document import Content, Replacement, Texts, read_text
 
-# A first line that tells Excel the separator.
+# A first line that states the separator, for Excel.
 _STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
 _RAW_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
@@ -27,7 +27,7 @@ class _Row(NamedTuple):
 
 
 def read_table(content: Content, texts: Texts) -> Iterator[Replacement]:
-    """Replace the texts of a column; their translations replace them or go to another column, where that is empty.
+    """Translate the texts of a column, in place or into the empty cells of another column.
 
     A name is looked up in the first row, which is then not translated; a number counts columns from 1. A column for the
     translations that does not exist is added after the last one. Quotes have no meaning in TSV. Raises ConfigError for
@@ -61,15 +61,15 @@ def read_table(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 def _rows(content: Content, lines: Sequence[re.Match[str]], form: dict[str, Any]) -> list[_Row]:
     """Return the rows that are not empty."""
-    reader, rows, read = csv.reader((line[0] for line in lines), **form), list[_Row](), 0
+    reader, rows, lines_read = csv.reader((line[0] for line in lines), **form), list[_Row](), 0
     try:
         for cells in reader:
             if cells:
-                rows.append(_Row(cells, lines[read].start(), lines[reader.line_num - 1].end()))
-            read = reader.line_num
+                rows.append(_Row(cells, lines[lines_read].start(), lines[reader.line_num - 1].end()))
+            lines_read = reader.line_num
     except csv.Error as error:
         problem = f"not CSV: {error}, in the row that begins in this line"
-        raise content.error(lines[read].start(), problem) from None
+        raise content.error(lines[lines_read].start(), problem) from None
     return rows
 
 
@@ -91,7 +91,7 @@ def _columns(content: Content, rows: Sequence[_Row]) -> tuple[int, int, bool]:
 
 
 def _index(option: str, column: str, names: Sequence[str]) -> int:
-    """Return the index of a column, that after the last one if it does not exist."""
+    """Return the index of a column; the one after the last if no column has this name."""
     if column.isdecimal():
         if not 1 <= int(column) <= len(names) + 1:
             raise ConfigError(f"{option} {column}: no such column; there are {len(names)}")

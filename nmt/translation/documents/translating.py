@@ -77,7 +77,7 @@ def translate_document(
     options: TranslateOptions,
     advance: Callable[[int], object] = lambda count: None,
 ) -> tuple[bytes, list[str]]:
-    """Return the file with its texts translated, equal lines once, and warnings on what stays as it is.
+    """Return the file with its texts translated, equal lines once, and warnings about untranslated content.
 
     The processes of torchrun translate together; only the first one has the texts. `advance` is called with the number
     of lines that are translated. Raises as `Document.translated` does.
@@ -101,9 +101,9 @@ def translate_document(
 
 
 def translate_file(translator: Translator, source: Path, output: Path, **choices: Unpack[Choices]) -> list[str]:
-    """Translate a file of any format that is read into another one; return warnings on what is not translated.
+    """Translate a file of any supported format into another file; return warnings about untranslated content.
 
-    Of a text, each line. Raises DataError for a damaged file, ConfigError for an output that cannot be written.
+    Lines of a text are separate. Raises DataError for a damaged file, ConfigError for an output that cannot be written.
     """
     check_output(output, [source])
     data, options = source.read_bytes(), translator.options(**choices)

@@ -108,8 +108,8 @@ def _line(element: etree._Element, keeps_space: bool) -> Line:
     parts = [text_line(element.text)]
     for child in element.iterchildren(etree.Element):
         raw = etree.tostring(child, encoding="unicode", with_tail=False)
-        kept = child.get("mtype") == "protected" or child.get("translate") == "no"
-        if _name(child) in _PAIRS and not kept and (len(child) or child.text):
+        is_protected = child.get("mtype") == "protected" or child.get("translate") == "no"
+        if _name(child) in _PAIRS and not is_protected and (len(child) or child.text):
             name = child.get("id") or raw
             parts += [
                 code_line(Item(raw[: raw.index(">") + 1], "opening", name)), _line(child, keeps_space),

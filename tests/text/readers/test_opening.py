@@ -132,7 +132,7 @@ def test_damaged_data_is_refused(tmp_path: Path, suffix: str) -> None:
         ("", "expected a file, found a folder"),
         ("pipe", "found something that can be read only once; save it to a file"),
         ("file/below", "cannot read it: Not a directory"),
-        ("file.zip/a.en", "file.zip: expected a zip archive, which contains a.en"),
+        ("file.zip/a.en", "file.zip: expected a zip archive with the member a.en"),
     ],
 )
 def test_other_things_than_files_are_refused(tmp_path: Path, name: str, message: str) -> None:
