@@ -45,8 +45,7 @@ class ScoreReport:
 
     def as_json(self) -> str:
         """Return the report as one JSON object: the scores of HYP, then those of all systems if there are several."""
-        code, found, tokenizer = self.language.code, self.language.origin, self.language.tokenizer
-        language = {"code": code, "found": found, "tokenizer": tokenizer}
+        language = {"code": self.language.code, "found": self.language.origin, "tokenizer": self.language.tokenizer}
         systems = list(map(self._system_as_json, self.systems))
         report = {"lines": self.lines, "language": language, **systems[0], "warnings": self.warnings}
         if len(systems) > 1:

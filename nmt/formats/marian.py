@@ -258,15 +258,13 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _settings(foreign: Foreign) -> ModelSettings:
     """Return the settings of the model. Raises ValueError for an unsupported setting."""
-    settings = foreign.settings
+    settings = {"scale_embedding": False, **foreign.settings}  # the default of transformers, if it is absent
     if settings["model_type"] not in ("marian", "pegasus"):
         raise ValueError(f"config.json: model_type: found {settings['model_type']}, expected marian")
-    # what is absent has the default of transformers
-    expected = {"scale_embedding": (True, False), "static_position_embeddings": (True, True)}
-    expected |= {"normalize_embedding": (False, False), "normalize_before": (False, False)}
-    for key, (value, default) in expected.items():
-        if settings.get(key, default) != value:
-            raise ValueError(f"{key}: found {settings.get(key)}, expected {value}")
+    expected = {"scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False}
+    for key, value in {**expected, "normalize_before": False}.items():
+        if settings.get(key, value) != value:
+            raise ValueError(f"{key}: found {settings[key]}, expected {value}")
     activations = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
     for key in ("attention_heads", "ffn_dim"):
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:

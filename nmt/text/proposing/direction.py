@@ -121,19 +121,20 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     """
     sample = sample_of(corpus, direction.languages)
     codes, files = (direction.languages.source, direction.languages.target), list(corpus.files.values())
-    detected, evidence = list[str | None](), list[str]()
-    for side, code in enumerate(codes):
-        lines = [((pair.source, pair.target)[side], pair.line) for pair in sample]
-        texts = [line for line, _ in lines]
-        wrong_language = found_instead(texts, code)
-        detected.append(primary_code(wrong_language) if wrong_language is not None else language_of(texts))
+    texts = [[pair.source for pair in sample], [pair.target for pair in sample]]
+    wrong, evidence = list(map(found_instead, texts, codes)), list[str]()
+    for side, (code, wrong_language) in enumerate(zip(codes, wrong, strict=True)):
         if wrong_language is not None:
+            lines = zip(texts[side], (pair.line for pair in sample), strict=True)
             name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
             evidence.append(f"  {name}: expected {code} ({direction.origin}), found {wrong_language}:")
             readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
             evidence += islice(readable, _EXAMPLES)
+    if not evidence:
+        return None
+    detected = [primary_code(code) if code else language_of(text) for code, text in zip(wrong, texts, strict=True)]
     swapped = _shows(detected, LanguagePair(codes[1], codes[0]))
-    return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped) if evidence else None
+    return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped)
 
 
 def checked(corpus: CorpusFile, direction: Direction, warnings: list[str]) -> CorpusFile:
