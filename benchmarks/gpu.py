@@ -46,6 +46,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels.device import choose_device, kernels_for
+from nmt.kernels.machine import collect_garbage_rarely
 from nmt.model.checkpoint import load_model, read_tensors
 from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
@@ -346,6 +347,7 @@ def searches(setup: Setup) -> Iterator[Row]:
     on_gpu = setup.device.type == "cuda"
     measured = replace(setup, model=dict(BASE), vocabulary=32_000, mean_length=25) if on_gpu else setup
     engine = TorchEngine.of_models([updater(measured, RuntimeSettings()).model], RuntimeSettings())
+    collect_garbage_rarely()  # as `nmt translate` does
     random = np.random.default_rng(0)
     lengths = random_lengths(4_096 if on_gpu else 20, measured.mean_length, random)
     sentences = [random.integers(5, measured.vocabulary, length).tolist() for length in lengths]

@@ -18,7 +18,7 @@ from nmt.commands.requests import ServeRequest
 from nmt.commands.translate import default_model
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
-from nmt.kernels.machine import reuse_freed_ram, thread_count
+from nmt.kernels.machine import collect_garbage_rarely, reuse_freed_ram, thread_count
 from nmt.serving.api import Service
 from nmt.serving.app import Server, Settings
 from nmt.system.console import Console
@@ -42,6 +42,7 @@ def serve(request: ServeRequest, console: Console) -> None:
         for translator in translators:
             translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
         probabilities("")  # reads the model of py3langid
+        collect_garbage_rarely()
         logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs warnings in another format
         with TemporaryDirectory(prefix="nmt-serve-") as folder:
             log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from nmt.commands.requests import TranslateRequest
 from nmt.config import RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError
-from nmt.kernels.machine import reuse_freed_ram, thread_count
+from nmt.kernels.machine import collect_garbage_rarely, reuse_freed_ram, thread_count
 from nmt.model.stored import CONFIG_FILE, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.distributed import connect, on_rank_zero, rank
@@ -43,6 +43,7 @@ def translate(request: TranslateRequest, console: Console) -> None:
     with connected(runtime), ExitStack() as stack:
         # on a CPU, processes of one thread each translate together
         translator = Translator.load(models[0], models[1:], thread_count(runtime), **runtime.model_dump())
+        collect_garbage_rarely()
         stack.enter_context(warned_of_kernels(translator, console))
         options = options_of(request, translator)
         # greedy search is faster without the log-probabilities, which plain text does not show

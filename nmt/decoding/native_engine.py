@@ -156,11 +156,15 @@ class RemoteEngine:
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in order."""
+        if not sentences:  # a reply may come only after the searches of other processes
+            return []
         hypotheses: list[list[Hypothesis]] = self._call(SearchRequest(sentences, options, prefixes))
         return hypotheses
 
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return log-probabilities and attention."""
+        if not pairs:
+            return []
         forced: list[Forced] = self._call(ForceRequest(pairs, budget, heads))
         return forced
 

@@ -5,6 +5,7 @@ T target tokens and S source tokens, with `</s>`; C heads.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.decoding.options import SearchOptions
 from nmt.errors import ModelError
@@ -14,8 +15,7 @@ Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both wi
 Head = tuple[int, int]  # a head of the attention from decoder to source: layer and head, both from 0
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`.
 
     `normalized` is `log_prob` divided by the length penalty: the number that hypotheses, other than samples, are ranked

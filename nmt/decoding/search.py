@@ -8,11 +8,15 @@ target, C candidates of a hypothesis, V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.batching.batch import Rows
@@ -27,13 +31,12 @@ from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
 Models = Sequence[Transformer]  # one, or several as an ensemble
-FinishedOf = Callable[[Sequence[int]], dict[int, list[Hypothesis]]]
+FinishedOf = Callable[[NDArray[np.bool_]], dict[int, list[Hypothesis]]]
 _ROWS_PER_FETCH = 8192  # the most computed between two fetches, unless one step has more
 _REFILLS = 8  # slots are filled with new sentences when at least 1/8 of them is free
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A sentence to translate, and its index among all sentences."""
 
     number: int
@@ -76,12 +79,13 @@ def search(
         return []
     prefixes = prefixes or [()] * len(sentences)
     most = min(model.settings.longest for model in models)
-    searched = [
+    searched = (  # while a GPU computes the steps of others
         Sentence(number, ids, prefix, options.limit(len(ids), most, len(prefix)))
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
-    ]
+    )
     kernels, tokens = models[0].kernels, options.batch_tokens // options.width
-    longest = max(map(len, sentences)), max(sentence.limit for sentence in searched)
+    longest_source = max(map(len, sentences))
+    longest = longest_source, options.limit(longest_source, most, max(map(len, prefixes)))
     size = kernels.search_size(len(sentences), *longest, tokens)
     make = partial(Search, models, options, size, any(prefixes))
     if observer is not None:
@@ -119,24 +123,24 @@ class Search:
         self._encode_rows = self.kernels.recorded(partial(_keys_values, models), "the encoder", may_record)
         self._observer: Observer | None = None
 
-    def run(self, sentences: Sequence[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence; these should be sorted, the longest first."""
-        self._observer = observer
+    def run(self, sentences: Iterable[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, by its number; these should be sorted, the longest first."""
+        self._observer, remaining = observer, iter(sentences)
         is_asynchronous, rows = self.kernels.steps_per_fetch > 1, self.slots * self.options.width
         steps_per_fetch = min(self.kernels.steps_per_fetch, max(1, _ROWS_PER_FETCH // rows))
         self._places.longest = self.beams.history.size(3) if is_asynchronous else 0
         self.beams.log_probs.fill_(-torch.inf)  # discards hypotheses of a previous search that failed
-        # slots without a sentence; sentences by their slots, with the number of the first fetch that contains them
-        free, searched = list(range(self.slots)), dict[int, tuple[Sentence, int]]()
-        encoded = self._encode(sentences[: self.slots])
-        next_sentence, fetches, fetches_read = len(encoded.sentences), list[FinishedOf](), 0
-        results: list[list[Hypothesis]] = [[]] * len(sentences)
+        free, searched = list(range(self.slots)), dict[int, Sentence]()  # slots without a sentence; sentences by slot
+        first_fetches = np.full(self.slots, np.iinfo(np.int64).max)  # the first fetch that contains a slot's sentence
+        encoded = self._encode(list(islice(remaining, self.slots)))
+        fetches, fetches_read = list[FinishedOf](), 0
+        results = dict[int, list[Hypothesis]]()
         while searched or encoded.count:
             ready_count = min(len(free), encoded.count)
             if ready_count and (ready_count == encoded.count or ready_count * _REFILLS >= self.slots):
                 slots, free = free[:ready_count], free[ready_count:]
-                started, first_fetch = self._begin(slots, encoded, ready_count), fetches_read + len(fetches)
-                searched |= {slot: (sentence, first_fetch) for slot, sentence in zip(slots, started, strict=True)}
+                searched |= zip(slots, self._begin(slots, encoded, ready_count), strict=True)
+                first_fetches[slots] = fetches_read + len(fetches)
             for _ in range(steps_per_fetch):
                 if not is_asynchronous:  # else it must stay as it was when the step was recorded
                     self._places.longest = min(self._places.longest + 1, self.beams.history.size(3))
@@ -145,16 +149,17 @@ class Search:
                 else:  # the observer reads the state of every step
                     self.step()
             fetches.append(self._fetch())
-            if not encoded.count and next_sentence < len(sentences):  # while a GPU computes these steps
-                encoded = self._encode(sentences[next_sentence : next_sentence + math.ceil(self.slots / 2)])
-                next_sentence += encoded.count
+            # while a GPU computes these steps
+            if not encoded.count and (following := list(islice(remaining, math.ceil(self.slots / 2)))):
+                encoded = self._encode(following)
             if len(fetches) > is_asynchronous:
-                ended = fetches.pop(0)([slot for slot, (_, first) in searched.items() if first <= fetches_read])
+                ended = fetches.pop(0)(first_fetches <= fetches_read)
                 fetches_read += 1
                 for slot, best in ended.items():
-                    results[searched.pop(slot)[0].number] = best
+                    results[searched.pop(slot).number] = best
+                first_fetches[list(ended)] = np.iinfo(np.int64).max
                 free += ended
-        return results
+        return [results[number] for number in range(len(results))]
 
     def step(self) -> None:
         """Extend all hypotheses by one token."""
@@ -252,22 +257,19 @@ class Search:
         return sentences
 
     def _fetch(self) -> FinishedOf:
-        """Return a function that returns the hypotheses of those slots, among some, whose search has ended by now."""
+        """Return a function of a mask of slots; it returns the hypotheses of those whose search has ended by now."""
         self._select_rows()
         beams = self.beams
         active = (beams.log_probs > -torch.inf).any(1)
         fetched = self.kernels.fetch(active, beams.finished_tokens, beams.finished_log_probs, beams.finished_lengths)
 
-        def finished(slots: Sequence[int]) -> dict[int, list[Hypothesis]]:
-            active_flags, tokens, *numbers = fetched()
-            is_active = active_flags.tolist()
-            ended = [slot for slot in slots if not is_active[slot]]
-            if not ended:
-                return {}
-            log_probs, lengths = (column[ended].tolist() for column in numbers)
-            ids = tokens[ended, :, : max(map(max, lengths))].tolist()
-            rows = zip(ids, log_probs, lengths, strict=True)
-            return {slot: hypotheses(*row, self.options) for slot, row in zip(ended, rows, strict=True)}
+        def finished(mask: NDArray[np.bool_]) -> dict[int, list[Hypothesis]]:
+            is_active, tokens, log_probs, lengths = (tensor.numpy() for tensor in fetched())
+            ended = np.flatnonzero(mask & ~is_active)
+            longest = lengths[ended].max(initial=0)
+            columns = (ended, tokens[ended, :, :longest], log_probs[ended], lengths[ended])
+            rows = zip(*(column.tolist() for column in columns), strict=True)
+            return {slot: hypotheses(ids, sums, ends, self.options) for slot, ids, sums, ends in rows}
 
         return finished
 

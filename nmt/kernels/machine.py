@@ -1,6 +1,7 @@
-"""Cores, instructions and GPUs of this machine, found without torch, which takes seconds to import; and seeds."""
+"""Cores, instructions and GPUs of this machine, found without torch, which takes seconds to import; RAM; seeds."""
 
 import ctypes
+import gc
 import hashlib
 import os
 import sys
@@ -82,6 +83,16 @@ def reuse_freed_ram() -> None:
         mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, at its maximum
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
         mallopt(-8, 1)  # M_ARENA_MAX: all threads reuse the same freed memory
+
+
+def collect_garbage_rarely() -> None:
+    """Exclude the objects of this process so far, such as modules and models, from garbage collection; collect rarely.
+
+    Translating a batch of lines makes many objects that live as long as the batch. Each thousand of them starts a
+    collection, and some of these visit every object of torch: half of the host's time in a search on a GPU.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
 
 
 def seed_for(*parts: int | str) -> int:

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from nmt.config import RuntimeSettings
 from nmt.decoding import native_engine
 from nmt.decoding.engine import TorchEngine
-from nmt.decoding.native_engine import NativeEngine
+from nmt.decoding.native_engine import NativeEngine, RemoteEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Head, Pair
 from nmt.errors import ConfigError, ModelError
@@ -157,3 +157,9 @@ def test_a_damaged_file_of_weights_is_refused(tmp_path: Path) -> None:
         (tmp_path / "weights").write_bytes(content)
         with pytest.raises(ModelError, match="cannot read the weights"):
             read_arrays(tmp_path / "weights")
+
+
+def test_a_remote_engine_sends_no_request_without_sentences(native: NativeEngine) -> None:
+    requests = list[object]()
+    remote = RemoteEngine(native, requests.append)
+    assert remote.search([], SearchOptions()) == remote.force([], 100) == requests == []

@@ -1,6 +1,8 @@
 """Search options: taken from the decode section, checked against each other, and the lengths that they allow."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nmt.config import DecodeSettings, MaxLength, Sampling
@@ -86,3 +88,15 @@ def test_length_penalty_by_hand() -> None:
     assert SearchOptions(length_penalty=1.0).penalty(7) == pytest.approx(2.0)
     assert SearchOptions(length_penalty=0.5).penalty(19) == pytest.approx(2.0)
     assert SearchOptions(length_penalty=0.0).penalty(30) == 1.0
+
+
+@given(st.floats(0, 4), st.integers(1, 20), st.tuples(*[st.integers(1, 30)] * 5))
+def test_no_sentence_has_a_higher_limit_than_the_longest_one_with_the_longest_prefix(
+    factor: float, extra: int, numbers: tuple[int, int, int, int, int]
+) -> None:
+    """A search has space for this limit only."""
+    options, (source, prefix, further, more, longest) = (
+        SearchOptions(max_length=MaxLength(factor=factor, extra=extra)),
+        numbers,
+    )
+    assert options.limit(source, longest, prefix) <= options.limit(source + further, longest, prefix + more)
