@@ -139,10 +139,10 @@ class TorchEngine:
 
 
 def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Divide sentences into classes of 1 … 16, 17 … 64, 65 … 256, … tokens, the longest first.
+    """Divide sentences into classes of 1 … 64, 65 … 256, 257 … 1024, … tokens, the longest first.
 
     A search on a GPU has space for the longest sentence of all in each slot, and any number of sentences.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    for _, indices in groupby(order, key=lambda i: max(1, (lengths[i] - 1).bit_length() - 3) // 2):
+    for _, indices in groupby(order, key=lambda i: max(3, (lengths[i] - 1).bit_length() - 3) // 2):
         yield list(indices)

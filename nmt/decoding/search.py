@@ -84,9 +84,8 @@ def search(
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
     )
     kernels, tokens = models[0].kernels, options.batch_tokens // options.width
-    longest_source = max(map(len, sentences))
-    longest = longest_source, options.limit(longest_source, most, max(map(len, prefixes)))
-    size = kernels.search_size(len(sentences), *longest, tokens)
+    lengths = [*map(len, sentences)]
+    size = kernels.search_size(lengths, options.limit(max(lengths), most, max(map(len, prefixes))), tokens)
     make = partial(Search, models, options, size, any(prefixes))
     if observer is not None:
         return make().run(searched, observer)

@@ -9,7 +9,7 @@ N rows, I inputs, O outputs, D width, V vocabulary.
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, cast
 
 import torch
@@ -139,12 +139,17 @@ class CudaKernels(Kernels):
             return super().best_tokens(logits, must_end, count, as_log_probs)
         return triton_search.best_tokens(logits, must_end, count, as_log_probs)
 
-    def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
-        """Return one of a few sizes, since a step is recorded for each size."""
-        source, target = (1 << max(4, (length - 1).bit_length()) for length in (source, target))
-        # `fitting` is a power of two, halved after each OOM of this size; `needed` is 1, 4, 16, 64, …
+    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
+        """Return one of a few sizes, since a step is recorded for each size.
+
+        With more slots than all sentences are times as long as the longest one, most would be empty while it is
+        searched.
+        """
+        source, target = (1 << max(4, (length - 1).bit_length()) for length in (max(lengths), target))
+        # `fitting` is a power of two, halved after each OOM of this size; `needed` is 1, 4, 16, 64, 256, 512, 1024, …
         fitting = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
-        needed = 1 << -(-(count - 1).bit_length() // 2) * 2
+        exponent = (-(-sum(lengths) // max(lengths)) - 1).bit_length()
+        needed = 1 << exponent + (exponent % 2 if exponent < 8 else 0)
         return min(needed, fitting), source, target
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:

@@ -5,7 +5,7 @@ batch, I inputs and O outputs of a product. In decoding: K hypotheses per senten
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -167,13 +167,13 @@ class Kernels:
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
-    def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
-        """Return the number of slots for `count` sentences, and the source and target positions of each slot.
+    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
+        """Return the number of slots for sentences, and the source and target positions of each slot.
 
-        `source` and `target` are the lengths of the longest source and of the longest output; all slots together have
-        space for about `tokens` source tokens.
+        `lengths` are those of the sources, `target` is that of the longest output; all slots together have space for
+        about `tokens` source tokens.
         """
-        return count, source, target
+        return len(lengths), max(lengths), target
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:
         """Return a function that calls its argument, always the same one; it may record a call and replay it later."""

@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import cast
@@ -38,8 +38,8 @@ class FewSlots(Kernels):
         self.slots, self.steps_per_fetch = slots, steps_per_fetch  # type: ignore[misc]
         self.searches: dict[object, object] = {}
 
-    def search_size(self, count: int, source: int, target: int, tokens: int) -> tuple[int, int, int]:
-        return self.slots, source, target
+    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
+        return self.slots, max(lengths), target
 
     def reuse(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
         if key not in self.searches:
@@ -112,7 +112,7 @@ def test_each_sentence_keeps_its_own_prefix_limit_and_noise(
 def test_sentences_of_several_classes_of_lengths_are_returned_in_order() -> None:
     model = tiny_model(2, vocabulary=9)
     few, alone = TorchEngine([model.for_inference(FewSlots(3))]), TorchEngine([model])
-    sentences = [[4 + (i + j) % 5 for j in range(7 * i % 30)] for i in range(12)]
+    sentences = [[4 + (i + j) % 5 for j in range(17 * i % 90)] for i in range(12)]
     options = options_of(2, max_length=MaxLength(factor=0.2, extra=3))
     for ids, found in zip(sentences, few.search(sentences, options), strict=True):
         assert_same(found, only(alone.search([ids], options)))

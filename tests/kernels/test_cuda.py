@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 if not torch.cuda.is_available():
@@ -91,17 +93,24 @@ def test_logits_of_padded_sentences_and_their_search_equal_those_of_plain_torch(
 
 
 def test_searches_have_few_sizes() -> None:
-    kernels = CudaKernels(DEVICE)
-    assert kernels.search_size(1, 9, 28, 2048) == (1, 16, 32)
-    assert kernels.search_size(5, 17, 44, 2048) == (16, 32, 64)
-    assert kernels.search_size(100_000, 16, 42, 2048) == (32, 16, 64)  # 64 tokens a slot at least
-    assert kernels.search_size(100_000, 300, 610, 2048) == (4, 512, 1024)
-    assert kernels.search_size(3, 5000, 9000, 2048)[0] == 1
-    assert kernels.search_size(100_000, 300, 610, 2048)[0] == 4
+    kernels, many = CudaKernels(DEVICE), 100_000
+    assert kernels.search_size([9], 28, 2048) == (1, 16, 32)
+    assert kernels.search_size([17] * 5, 44, 2048) == (16, 32, 64)
+    assert kernels.search_size([16] * many, 42, 2048) == (32, 16, 64)  # 64 tokens a slot at least
+    assert kernels.search_size([300] * many, 610, 2048) == (4, 512, 1024)
+    assert kernels.search_size([5000] * 3, 9000, 2048)[0] == 1
     kernels.reduce_search_size((4, 512, 1024))  # else every batch of the rest would fail first
-    assert kernels.search_size(100_000, 300, 610, 2048)[0] == 2
-    assert kernels.search_size(100_000, 16, 42, 2048)[0] == 32, "shorter sentences fit"
-    assert kernels.search_size(1, 9, 28, 2048)[0] == 1
+    assert kernels.search_size([300] * many, 610, 2048)[0] == 2
+    assert kernels.search_size([16] * many, 42, 2048)[0] == 32, "shorter sentences fit"
+    assert kernels.search_size([9], 28, 2048)[0] == 1
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=3000))
+def test_all_sentences_of_a_search_end_when_the_longest_one_does(lengths: list[int]) -> None:
+    """If each takes as many steps as its source has tokens; the number of slots is at most four times the least."""
+    slots, _, _ = CudaKernels(DEVICE).search_size(lengths, 64, 2**20)
+    least = sum(lengths) / max(lengths)
+    assert least <= slots < 4 * max(1, least)
 
 
 def test_the_last_searches_are_kept() -> None:
@@ -118,12 +127,12 @@ def test_the_last_searches_are_kept() -> None:
     kept(1, 64)
     kept(11, 1)
     assert len(made) == 6 + 30
-    size = kernels.search_size(64, 16, 32, 2048)
+    size = kernels.search_size([16] * 64, 32, 2048)
     kernels.reduce_search_size(size)  # others may have filled the memory
-    assert kernels.search_size(64, 16, 32, 2048) == size
+    assert kernels.search_size([16] * 64, 32, 2048) == size
     assert kernels.release_memory()
     kernels.reduce_search_size(size)
-    assert kernels.search_size(64, 16, 32, 2048)[0] == size[0] // 2
+    assert kernels.search_size([16] * 64, 32, 2048)[0] == size[0] // 2
 
 
 @pytest.mark.parametrize("key", ["dropout", "attention_dropout", "activation_dropout"])

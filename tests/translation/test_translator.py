@@ -262,9 +262,7 @@ class TestBatches:
         classes = [[lengths[i] for i in of_class] for of_class in classes_of_lengths(lengths)]
         assert sorted(i for of_class in classes_of_lengths(lengths) for i in of_class) == list(range(len(lengths)))
         assert [length for of_class in classes for length in of_class] == sorted(lengths, reverse=True)
-        bounds = [
-            {next(most for most in (16, 64, 256, 1024, 4096) if length <= most) for length in one} for one in classes
-        ]
+        bounds = [{next(most for most in (64, 256, 1024, 4096) if length <= most) for length in one} for one in classes]
         assert [len(one) for one in bounds] == [1] * len(set[int]().union(*bounds))
 
     def test_a_batch_too_large_for_the_memory_is_halved(
