@@ -91,7 +91,7 @@ def search(
         return make().run(searched, observer)
     try:
         key = *map(id, models), options.model_dump_json(), size, any(prefixes)
-        return kernels.reuse(key, size[0], make).run(searched)
+        return kernels.reuse(key, size[0] * size[1] * options.width, make).run(searched)
     except (RuntimeError, MemoryError) as error:
         if is_oom(error):
             kernels.reduce_search_size(size)

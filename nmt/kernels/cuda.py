@@ -21,7 +21,7 @@ from nmt.kernels import triton_attention, triton_loss, triton_rows, triton_searc
 from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result
 
 _SIZES = 16  # a side is filled to a multiple of 1/16 of the target rows of most batches
-_SMALL, _MOST_KEPT = 4, (4, 32)  # the most slots of a small search; the most large and small searches that are kept
+_MOST_KEPT, _KEPT_TOKENS = 32, 2**15  # of kept searches: their number, and their sizes together for a scale of 1
 _MOST_RECORDED_ROWS = 2**14  # of an encoder pass: with more, recording saves no time, and results take gigabytes
 _SLOT = 64  # a slot counts as at least so many source tokens, since it also has V logits and space for the output
 _MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
@@ -47,8 +47,7 @@ class CudaKernels(Kernels):
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.site = 0  # number of the last dropout in the forward pass
         self._update: _Recorded[Any, Any] | None = None  # the recorded update of a training run
-        # large and small searches, each with the least recently used first
-        self._kept: tuple[dict[object, object], dict[object, object]] = {}, {}
+        self._kept: dict[object, tuple[int, object]] = {}  # sizes and searches, the least recently used first
         self._out_of_memory = Counter[tuple[int, int]]()  # OOMs of searches, by their source and target positions
         if device.type == "cuda":  # else this is Triton's interpreter
             gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
@@ -173,18 +172,18 @@ class CudaKernels(Kernels):
 
         return call
 
-    def reuse(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
-        """Keep the last searches with their recordings: a few large ones, and more small ones."""
-        is_small = slots <= _SMALL
-        searches = self._kept[is_small]
-        search = searches[key] = searches.pop(key, None) or make()
-        if len(searches) > _MOST_KEPT[is_small]:
-            del searches[next(iter(searches))]
+    def reuse(self, key: object, tokens: int, make: Callable[[], Result]) -> Result:
+        """Keep the last searches with their recordings: a few large ones, or more small ones."""
+        search = self._kept.pop(key, (0, None))[1] or make()
+        self._kept[key] = tokens, search
+        limit = _KEPT_TOKENS * self.search_scale
+        while len(self._kept) > 1 and (len(self._kept) > _MOST_KEPT or sum(n for n, _ in self._kept.values()) > limit):
+            del self._kept[next(iter(self._kept))]
         return cast(Result, search)
 
     def reduce_search_size(self, size: tuple[int, int, int]) -> None:
         """Halve the slots of searches of these lengths, unless another kept search may have filled the memory."""
-        if sum(map(len, self._kept)) <= 1:
+        if len(self._kept) <= 1:
             self._out_of_memory[size[1:]] += 1
 
     def logits_to_gradient(
@@ -200,11 +199,10 @@ class CudaKernels(Kernels):
 
     def release_memory(self) -> bool:
         """Release kept searches and recorded updates, and record no further updates."""
-        had_any = any(self._kept)
+        had_any = bool(self._kept)
         if self.device.type == "cuda":
             torch.cuda.synchronize()  # a recording may still be computed
-        for searches in self._kept:
-            searches.clear()
+        self._kept.clear()
         return (self._update is not None and self._update.forget()) or had_any
 
     def round_weights(self, weights: Tensor) -> None:

@@ -193,10 +193,10 @@ class Kernels:
 
         return call
 
-    def reuse(self, key: object, slots: int, make: Callable[[], Result]) -> Result:
+    def reuse(self, key: object, tokens: int, make: Callable[[], Result]) -> Result:
         """Return the search that was made for the same key, if its recordings can be replayed; else make one.
 
-        `slots` is the number of sentences that it searches at a time.
+        `tokens` is its size: the source positions of all slots, times the hypotheses of each.
         """
         return make()
 

@@ -116,17 +116,23 @@ def test_all_sentences_of_a_search_end_when_the_longest_one_does(lengths: list[i
 def test_the_last_searches_are_kept() -> None:
     kernels, made = CudaKernels(DEVICE), list[int]()
 
-    def kept(number: int, slots: int) -> None:
-        assert kernels.reuse(number, slots, lambda: made.append(number) or number) == number  # type: ignore[func-returns-value]
+    def kept(number: int, tokens: int) -> None:
+        assert kernels.reuse(number, tokens, lambda: made.append(number) or number) == number  # type: ignore[func-returns-value]
 
     for number in (1, 2, 3, 4, 1, 5, 1, 2):  # the one that is used least recently is 2, then 3
-        kept(number, 64)
+        kept(number, 8192)
     assert made == [1, 2, 3, 4, 5, 2]
-    for line in range(11, 41):  # those of single lines do not take the place of others
-        kept(line, 1)
-    kept(1, 64)
-    kept(11, 1)
-    assert len(made) == 6 + 30
+    for number in (11, 12, 13, 14, 11, 2, 1, 4):  # small ones take the place of a large one
+        kept(number, 2048)
+    assert made == [1, 2, 3, 4, 5, 2, 11, 12, 13, 14, 4]
+    for line in range(20, 60):
+        kept(line, 64)
+    kept(20, 64)
+    assert made[-1] == 20, "32 are kept at most"
+    kept(61, 10**6)
+    assert len(kernels._kept) == 1, "one is kept, however large it is"
+    kept(62, 64)
+    kept(63, 64)
     size = kernels.search_size([16] * 64, 32, 2048)
     kernels.reduce_search_size(size)  # others may have filled the memory
     assert kernels.search_size([16] * 64, 32, 2048) == size
