@@ -165,7 +165,7 @@ def train(
 
     with connect(choose_device(recipe.runtime)):
         if dry:
-            print(module.dry_run(recipe, console), end="")
+            print(module.dry_run(recipe, console, restart), end="")
             return
         _, signal = module.train(recipe, console, restart)
     if signal is not None:

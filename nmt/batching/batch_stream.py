@@ -202,10 +202,10 @@ class BatchStream:
         position = self.position
         return position.epoch + (position.window + position.group / len(self.plan())) / window_count(self.split)
 
-    def groups_in(self, epochs: int) -> int:
-        """Return the number of length groups in the first epochs, if each window has as many as the first one."""
+    def updates_in(self, epochs: int, accumulate: int) -> int:
+        """Return the number of updates of so many batches in the first epochs, if all windows are like the first."""
         first = plan_window(self.split, self.budget, self.seed, DataPosition())
-        return len(first) * window_count(self.split) * epochs
+        return -(-len(first) * window_count(self.split) * epochs // (self.groups * accumulate))
 
     @property
     def batches_an_epoch(self) -> float:

@@ -4,18 +4,20 @@ Vaswani et al. (2017, section 6.1) evaluate the mean of the last checkpoints of 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from nmt.config import load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model, write_model
-from nmt.model.stored import resolve_model
+from nmt.model.stored import largest_limits, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
-from nmt.training.progress import read_progress
+from nmt.training.progress import RUN, read_progress
 from nmt.training.run import RunDirectory
 
 _CPU = torch.device("cpu")
@@ -33,6 +35,8 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     directories = [resolve_model(source) for source in sources]
     if len(sources) == 1:
         directories = checkpoints(RunDirectory(sources[0]), last, best)
+    if RUN.read(output.absolute().parent.parent) and output.absolute().parent.name == "checkpoints":
+        raise ConfigError(f"{output}: a training that is resumed removes what is not its own there; give another name")
     with new_directory(output) as staging:  # first, since the output may be refused
         model = mean(directories)
         write_model(staging, model, averaged_from=list(map(str, directories)))
@@ -46,7 +50,8 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
         raise ConfigError(f"{run.path}: expected a run with checkpoints, found none; give a run, or several models")
     if last is not None and best is not None:
         raise ConfigError("--last and --best: give one of them, not both")
-    ranked = read_progress(saved[-1]).best[:best]
+    keep_best = load_recipe(run.recipe).train.keep_best
+    ranked = read_progress(saved[-1]).best[: best or (None if keep_best == "all" else keep_best)]
     if last is None and not ranked:
         raise ConfigError(
             f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
@@ -63,12 +68,13 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
 
 
 def mean(directories: Sequence[Path]) -> LoadedModel:
-    """Return the first model with the mean of the weights of all, computed in float64.
+    """Return the first model with the mean of the weights of all, computed in float64, and the largest limits.
 
     Raises ModelError if they differ in settings (dropout excepted), languages or tokenizers.
     """
     here, first = directories[0], load_model(directories[0], _CPU)
     sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
+    limits = [(first.decode.max_length, first.longest_source)]
     for path in directories[1:]:
         other = load_model(path, _CPU)
         for key, before, now in differences(first.model.settings.model_dump(), other.model.settings.model_dump()):
@@ -80,9 +86,12 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
         if first.tokenizers.different_side(other.tokenizers):
             advice = "average models that share a tokenizer"
             raise ModelError(f"{path}: its tokenizer differs from that of {here}; {advice}")
+        limits.append((other.decode.max_length, other.longest_source))
         for name, weight in other.model.named_parameters():
             sums[name] += weight.detach()
     with torch.no_grad():
         for name, weight in first.model.named_parameters():
             weight.copy_(sums[name] / len(directories))
-    return first
+    max_length, longest_source = largest_limits(limits)
+    decode = first.decode.model_copy(update={"max_length": max_length})
+    return replace(first, decode=decode, longest_source=longest_source)

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from nmt.commands.requests import InitRequest
-from nmt.config import CorpusFile, Filters, LanguagePair
+from nmt.config import FURTHER_TOKENS, CorpusFile, Filters, LanguagePair
 from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, new_directory, write_output
@@ -22,6 +23,9 @@ from nmt.text.proposing.proposal import Setting, TextProfile, propose
 from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 from nmt.text.tokenizer import Tokenizers
+
+if TYPE_CHECKING:
+    from nmt.model.stored import Description
 
 _LEAST_PAIRS = 100
 _WIDTH = 100  # of a comment
@@ -50,6 +54,7 @@ def init(request: InitRequest, console: Console) -> None:
         languages = None if known is None else known.languages
         direction = shown_direction(known, [with_text_columns(corpus, languages) for corpus in corpora["train"]])
         languages, warnings = direction.languages, list[str]()
+        model = None if request.initial is None else initial_description(request.initial, languages)
         for texts in corpora.values():
             texts[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
         requested = (request.valid_size or 0) + (request.test_size or 0)
@@ -64,20 +69,12 @@ def init(request: InitRequest, console: Console) -> None:
             unusual += findings(name, languages, sample, filters)
     for remark in dict.fromkeys((*warnings, *map(str, unusual))):
         console.warn(remark)
-    data = {part: ", ".join(_text_setting(request, corpus) for corpus in texts) for part, texts in corpora.items()}
-    data |= {part: f"{{file: {_quoted(path.name)}}}" for part, path in request.held_out.items()}
-    settings = {
-        "languages": Setting(f"{{source: {languages.source}, target: {languages.target}}}"),
-        "data.train": Setting(f"[{data['train']}]"),
-        **{f"data.{part}": Setting(data[part]) for part in ("valid", "test")},
-        **({"data.filters": Setting("{keep: [language]}")} if warnings else {}),
-    }
-    if any(remark.rule == "language" for remark in unusual):
-        settings["data.filters"] = Setting("{language: true}", "lines in other languages are removed")
+    is_mixed = any(remark.rule == "language" for remark in unusual)
+    settings = _text_settings(request, corpora, languages, model) | _filters(model, bool(warnings), is_mixed)
     first = corpora["train"][0]
     names = _names(request) + (f", columns {list(first.columns)}" if first.columns != (1, 2) else "")
     if request.initial is not None:
-        comments, proposed_settings = _fine_tuning(request, request.initial, names, profile, languages)
+        comments, proposed_settings = _fine_tuning(request, request.initial, names, profile)
     else:
         comments, proposed_settings = _comments_and_settings(names, profile, request.minutes, console)
     if held_out:
@@ -172,11 +169,56 @@ def _held_out(
     return {part: list(islice(rest, size)) for part, size in sizes.items()}
 
 
+def _text_settings(
+    request: InitRequest,
+    corpora: dict[str, list[CorpusFile]],
+    languages: LanguagePair,
+    model: "Description | None",
+) -> dict[str, Setting]:
+    """Return the languages and the texts of a recipe; a model to train further keeps all its target languages."""
+    targets = (languages.target,) if model is None else model.languages.target
+    target, of_text = targets[0], ""
+    if len(targets) > 1:
+        target, of_text = f"[{', '.join(targets)}]", f", target_language: {languages.target}"
+    texts = {part: [_text_setting(request, corpus) for corpus in given] for part, given in corpora.items()}
+    texts |= {part: [f"file: {_quoted(path.name)}"] for part, path in request.held_out.items()}
+    data = {part: ", ".join(f"{{{text}{of_text}}}" for text in given) for part, given in texts.items()}
+    settings = {"languages": Setting(f"{{source: {languages.source}, target: {target}}}")}
+    return (
+        settings
+        | {"data.train": Setting(f"[{data['train']}]")}
+        | {f"data.{part}": Setting(data[part]) for part in ("valid", "test")}
+    )
+
+
+def _filters(model: "Description | None", keeps_language: bool, is_mixed: bool) -> dict[str, Setting]:
+    """Return the filters of a text; `is_mixed` if lines of it are in other languages, which are removed."""
+    rules = {"language": "true"} if is_mixed else {"keep": "[language]"} if keeps_language else {}
+    if model is not None and model.model.longest < Filters().max_tokens + FURTHER_TOKENS:
+        rules["max_tokens"] = str(model.model.longest - FURTHER_TOKENS)
+    value = ", ".join(f"{key}: {value}" for key, value in rules.items())
+    reason = "lines in other languages are removed" if is_mixed else ""
+    return {"data.filters": Setting(f"{{{value}}}", reason)} if rules else {}
+
+
 def _text_setting(request: InitRequest, corpus: CorpusFile) -> str:
-    """Return the setting of a given text. Paths are relative to the recipe."""
+    """Return the keys of a given text. Paths are relative to the recipe."""
     text: dict[str, object] = {key: os.path.relpath(path, request.output.parent) for key, path in corpus.files.items()}
     text |= {} if corpus.columns == (1, 2) else {"columns": corpus.columns}
-    return "{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items()) + "}"
+    return ", ".join(f"{key}: {_quoted(value)}" for key, value in text.items())
+
+
+def initial_description(initial: Path, languages: LanguagePair) -> "Description":
+    """Return the description of a model to train further. Raises ConfigError if it has other languages."""
+    from nmt.model.stored import description_of, resolve_model
+
+    model = description_of(resolve_model(initial))
+    if languages.source != model.languages.source or languages.target not in model.languages.target:
+        raise ConfigError(
+            f"--from {initial}: it translates {model.languages.names}, but the text is {languages.source} → "
+            f"{languages.target}; state --languages if this is wrong, or leave --from out"
+        )
+    return model
 
 
 def _quoted(value: object) -> str:
@@ -221,12 +263,9 @@ def _comments_and_settings(
 
 
 def _fine_tuning(
-    request: InitRequest, initial: Path, names: str, profile: TextProfile, languages: LanguagePair
+    request: InitRequest, initial: Path, names: str, profile: TextProfile
 ) -> tuple[list[str], dict[str, Setting]]:
-    """Return comments on the text, and the settings to fine-tune a model: a short training at a low rate.
-
-    Raises ModelError if there is no model, ConfigError if it has other languages.
-    """
+    """Return comments on the text, and the settings to fine-tune a model: a short training at a low rate."""
     import torch
 
     from nmt.formats.new_pieces import with_new_pieces
@@ -234,11 +273,6 @@ def _fine_tuning(
     from nmt.model.stored import resolve_model
 
     loaded, origin = load_model(resolve_model(initial), torch.device("cpu")), ""
-    if languages.source != loaded.languages.source or languages.target not in loaded.languages.target:
-        raise ConfigError(
-            f"--from {initial}: it translates {loaded.languages.names}, but the text is {languages.source} → "
-            f"{languages.target}; state --languages if this is wrong, or leave --from out"
-        )
     tokens, lacking = _tokens(profile, loaded.tokenizers)
     if request.new_pieces:
         origin = f" It is {initial} with new pieces, without which there are {tokens[0]:,} and {tokens[1]:,} tokens."

@@ -19,7 +19,7 @@ from nmt.text.preparing.preparation import Judge, Mapped, Preparation, filtered_
 from nmt.text.preparing.rules import RULES
 from nmt.text.proposing.direction import check_languages
 from nmt.text.readers.opening import open_file
-from nmt.text.tokenizer import initial_tokenizers
+from nmt.text.tokenizer import initial_files, initial_tokenizers
 
 # The folder inside that of the prepared corpus in which a new one is written.
 _STAGING = ".partial"
@@ -45,7 +45,7 @@ def prepare(
     """
     directory, initial = recipe.prepared_directory, recipe.train.init_from
     force = force or rejected is not None
-    if initial is not None and initial.is_dir():  # it may be gone when a run is resumed
+    if initial is not None and initial_files(initial):  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
     corpus, _ = _current_corpus(recipe, console, force)
     if corpus is None:

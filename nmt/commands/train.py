@@ -3,17 +3,19 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from errno import EEXIST
 from importlib.util import find_spec
 from pathlib import Path
 
+from nmt.batching.batch_stream import BatchStream
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
 from nmt.decoding.alignment import best_heads
 from nmt.decoding.options import SearchOptions
-from nmt.errors import DataError
+from nmt.errors import DataError, NMTError
 from nmt.kernels.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.kernels.machine import reuse_freed_ram
 from nmt.model.checkpoint import load_model, write_settings
@@ -25,6 +27,7 @@ from nmt.system.files import json_digest, replace_link, write_output
 from nmt.text.corpus import read_pairs
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
+from nmt.text.tokenizer import initial_files
 from nmt.training.loop import Training
 from nmt.training.optimizer import check_freeze
 from nmt.training.resume import changed_environment, check_may_continue, check_run_directory, check_same_text
@@ -65,7 +68,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             reason, signal = training.progress.finished(recipe.train), None
-            scored = scored and reason is not None
+            scored = scored and reason is not None and (run.path / "test.json").exists()  # else its model was damaged
             if not scored:
                 on_rank_zero(run.remove_scores)
             if reason is None:
@@ -85,12 +88,12 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
         return reason, signal
 
 
-def dry_run(recipe: Recipe, console: Console) -> str:
+def dry_run(recipe: Recipe, console: Console, restart: bool = False) -> str:
     """Return the cost of a training as lines, on rank 0; writes nothing except the prepared corpus, if it is needed."""
     run = RunDirectory(recipe.run)
-    check_recipe(recipe, run, restart=False)
-    corpus = prepared_corpus(recipe, run, console, restart=False)
-    recipe = with_measured_settings(recipe, corpus, run, console, restart=False)
+    check_recipe(recipe, run, restart)
+    corpus = prepared_corpus(recipe, run, console, restart)
+    recipe = with_measured_settings(recipe, corpus, run, console, restart)
     if distributed.rank():
         return ""
     console.info("making a few trial updates …")
@@ -144,7 +147,7 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
             if not restart:
                 check_same_text(recipe, run, manifest)
 
-        prepared.append(prepare(recipe, console, check=check))
+        prepared.append(prepare(recipe if restart else with_own_tokenizer(recipe, run), console, check=check))
         return prepared[0].manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)
@@ -155,6 +158,17 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
             "set `prepared` to a folder that all machines share"
         )
     return corpus
+
+
+def with_own_tokenizer(recipe: Recipe, run: RunDirectory) -> Recipe:
+    """Return a fine-tuning recipe that takes the tokenizer from a checkpoint of its run, if there is one."""
+    if recipe.train.init_from is not None:
+        for checkpoint in reversed(run.saved()):
+            with suppress(NMTError):  # damaged: it is removed later
+                if initial_files(checkpoint):
+                    train = recipe.train.model_copy(update={"init_from": checkpoint})
+                    return recipe.model_copy(update={"train": train})
+    return recipe
 
 
 def with_measured_settings(
@@ -184,8 +198,10 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"
     if stop.patience is stop.seconds is stop.epochs is None and passes > _MOST_PASSES:
         yield f"train.stop.steps: {stop.steps:,} steps, which read the text {passes:,.0f} times, are {advice}"
-    by_epochs = math.inf if stop.epochs is None else stop.epochs * tokens / (train.accumulate * train.budget)
-    if train.schedule.warmup >= (steps := min(stop.steps or math.inf, by_epochs)):
+    steps = stop.steps or math.inf
+    if stop.epochs is not None:
+        steps = min(steps, BatchStream.of_recipe(recipe, corpus).updates_in(stop.epochs, train.accumulate))
+    if train.schedule.warmup >= steps:
         of_all = f"none of the about {steps:,.0f} training steps at the full rate"
         yield f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave {of_all}; set it lower"
 

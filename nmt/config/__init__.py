@@ -33,10 +33,10 @@ from nmt.config.model_sections import (
     Stop,
     TrainSettings,
 )
-from nmt.config.recipe import Recipe
+from nmt.config.recipe import FURTHER_TOKENS, Recipe
 
 __all__ = [
-    "CorpusFile", "Data", "DecodeSettings", "Filters", "LanguagePair", "Languages",
+    "FURTHER_TOKENS", "CorpusFile", "Data", "DecodeSettings", "Filters", "LanguagePair", "Languages",
     "MaxLength", "ModelSettings", "Recipe", "RuleName", "RuntimeSettings", "Sampling", "Stop", "TokenizerSettings",
     "TrainSettings", "load_recipe", "override_decode", "recipe_schema", "recipe_to_yaml",
 ]  # fmt: skip

@@ -97,15 +97,18 @@ def recipe_schema() -> str:
 def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recipe:
     """Return a fine-tuning recipe with the directory of its initial model, and the settings of that model.
 
-    The recipe of a run has all settings, and does not need the initial model any more, which may be gone. Raises
-    SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
+    The recipe of a run has all settings, and does not need the initial model any more, which may be gone or replaced.
+    Raises SettingError if there is no model, ConfigError if the recipe has other settings, except for dropout.
     """
     candidates = (path, path / "best", path / "last")
     directory = next((folder for folder in candidates if (folder / "config.json").is_file()), None)
-    if directory is None and recipe.model.model_fields_set == ModelSettings.model_fields.keys():
-        return recipe
+    train = recipe.train.model_copy(update={"init_from": directory or path})
+    if recipe.model.model_fields_set == ModelSettings.model_fields.keys():
+        return recipe.model_copy(update={"train": train})
     if directory is None:
         message = f"{path}: no model here; expected a model directory or a run with a checkpoint"
+        if (recipe.run / "recipe.yaml").is_file():
+            message += f"; a run that was started from it resumes without it: --config {recipe.run / 'recipe.yaml'}"
         raise SettingError("train.init_from", message)
     file = directory / "config.json"
     try:
@@ -122,7 +125,6 @@ def _with_initial_model(recipe: Recipe, path: Path, document: Document) -> Recip
     ]
     if problems:
         raise ConfigError("\n".join(problems))
-    train = recipe.train.model_copy(update={"init_from": directory})
     recipe = recipe.model_copy(update={"model": initial.model_copy(update=changes), "train": train})
     return Recipe.model_validate(recipe.model_dump(exclude_unset=True))
 

@@ -10,6 +10,8 @@ from nmt.config.data_section import CorpusFile, Data, LanguagePair, Languages, T
 from nmt.config.model_sections import DecodeSettings, ModelSettings, RuntimeSettings, TrainSettings
 from nmt.config.section import File, Section, SettingError
 
+FURTHER_TOKENS = 3  # of a sentence, besides those that `data.filters.max_tokens` limits: two tags and the end symbol
+
 
 class Recipe(Section):
     """All settings of a translator. Paths are relative to the recipe's folder."""
@@ -40,7 +42,14 @@ class Recipe(Section):
             raise SettingError("train.schedule", message)
         if self.prepared == self.run:
             raise SettingError("prepared", "is the folder of the run; name another one")
-        if model.longest < (needed := data.filters.max_tokens + 3):  # two tags and the end symbol
+        if model.longest < (needed := data.filters.max_tokens + FURTHER_TOKENS):
+            if train.init_from is not None:  # the positions are those of the model
+                problem = (
+                    f"found {data.filters.max_tokens}, but the model of train.init_from has {model.longest} positions"
+                )
+                raise SettingError(
+                    "data.filters.max_tokens", f"{problem}; set it to {model.longest - FURTHER_TOKENS} or less"
+                )
             problem = f"expected {needed} or more, for data.filters.max_tokens, tags and end symbol; change one of them"
             raise SettingError("model.max_positions", problem)
         if not data.valid and train.stop.patience is not None:

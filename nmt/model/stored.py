@@ -25,12 +25,12 @@ from pydantic import ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from nmt.config import DecodeSettings, Languages, ModelSettings
+from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import ModelError
 from nmt.kernels.constant_products import Floats
 from nmt.kernels.native import NativeModel, has_kernels, laid_out, weight_shapes
-from nmt.system.files import read_digested
+from nmt.system.files import read_digested, read_json
 from nmt.text.tokenizer import Tokenizers, tokenizer_names
 
 if TYPE_CHECKING:
@@ -103,15 +103,37 @@ class StoredModel:
 def read_model(directory: Path) -> StoredModel:
     """Read a model directory. Raises ModelError if it is not one, too new, damaged, or inconsistent."""
     configuration = read_configuration(directory)
-    try:
-        described = dict(Description.model_validate(configuration))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ModelError(f"{directory / CONFIG_FILE}: {key}: {first['msg']}; was it written by a newer nmt?") from None
+    described = dict(description_of(directory, configuration))
     tokenizers = Tokenizers.load(directory, configuration["files"])
     file = directory / WEIGHTS_FILE
     return StoredModel(file, read_arrays(file), described.pop("model"), tokenizers, **described)
+
+
+def description_of(directory: Path, configuration: object = None) -> Description:
+    """Return the description in the content of a config.json; if this is None, in that of a directory that is whole.
+
+    Raises ModelError for a description of another form.
+    """
+    file = directory / CONFIG_FILE
+    try:
+        return Description.model_validate(configuration or read_json(file, "copy the model again"))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        raise ModelError(f"{file}: {key}: {first['msg']}; was it written by a newer nmt?") from None
+
+
+def largest_limits(limits: Sequence[tuple[MaxLength | None, int]]) -> tuple[MaxLength | None, int]:
+    """Return the largest limit on the length of translations, None if none has one, and the longest unsplit source.
+
+    A model that several texts were trained on, one after the other or averaged, translates what is as long as any.
+    """
+    outputs, sources = zip(*limits, strict=True)
+    if not any(outputs):
+        return None, max(sources)
+    known = [output or MaxLength() for output in outputs]
+    factor, extra = max(output.factor for output in known), max(output.extra for output in known)
+    return MaxLength(factor=factor, extra=extra), max(sources)
 
 
 def check_shapes(file: Path, weights: Mapping[str, Floats], expected: Mapping[str, tuple[int, ...]]) -> None:

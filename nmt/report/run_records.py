@@ -81,10 +81,14 @@ class RunRecords:
 
     @property
     def best(self) -> Record | None:
-        """The best validation, ranked as in training: by `train.best_metric`, then by the loss."""
-        metric = self.recipe.train.best_metric
-        sign = 1 if metric == "loss" else -1
-        return min(self.validations, key=lambda row: (sign * row[metric], row["loss"], row["step"]), default=None)
+        """The best validation, ranked as in training: by `train.best_metric`, then by the loss.
+
+        Those of checkpoints that were damaged, and so are removed from the progress, do not count.
+        """
+        metric, progress = self.recipe.train.best_metric, self.progress or Progress()
+        sign, steps = 1 if metric == "loss" else -1, {step for *_, step in progress.best}
+        rows = [row for row in self.validations if row["step"] in steps or row["step"] > progress.step]
+        return min(rows, key=lambda row: (sign * row[metric], row["loss"], row["step"]), default=None)
 
 
 def _read_log(file: Path) -> list[Record]:

@@ -163,20 +163,19 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     }
     tokenizer: object = recipe.tokenizer.model_dump(mode="json")
     if recipe.train.init_from is not None:
-        tokenizer = [path.name for path in initial_files(recipe.train.init_from)]
+        tokenizer = {path.name: digest_of(path) for path in initial_files(recipe.train.init_from)}
     languages, filters = recipe.languages.model_dump(mode="json"), recipe.data.filters.model_dump(mode="json")
     scored_by = filters.pop("scored_by")
-    filters |= {} if scored_by is None else {"scored_by": Path(scored_by).name}
+    if scored_by is not None:
+        model = Path(scored_by)
+        filters["scored_by"] = "/".join(model.parts[-2:]) if model.name in ("best", "last") else model.name
     return {"languages": languages, **texts, "data.filters": filters, "tokenizer": tokenizer, "tags": recipe.data.tags}
 
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
-    """Return the files that preparation reads by their keys: the texts, and the tokenizers of the initial model."""
+    """Return the files of the texts by their keys."""
     texts = {**recipe.data.prepared_texts, **recipe.data.test_texts}
-    files = {f"{key}.{name}": path for key, text in texts.items() for name, path in text_files(text).items()}
-    if recipe.train.init_from is not None:
-        files |= {f"train.init_from {path.name}": path for path in initial_files(recipe.train.init_from)}
-    return files
+    return {f"{key}.{name}": path for key, text in texts.items() for name, path in text_files(text).items()}
 
 
 def stamps(files: dict[str, Path]) -> dict[str, tuple[int, int, str]]:

@@ -334,12 +334,15 @@ def initial_tokenizers(recipe: Recipe, initial: Path) -> Tokenizers:
     try:
         tokenizers.source.tag_ids(recipe.tags)
     except ModelError as error:
+        if any(tag not in tokenizers.source.tags for tag in recipe.target_tags):
+            problem = "has another target language, or others; training further cannot add one"
+            raise ConfigError(f"languages.target: the model of train.init_from ({initial}) {problem}") from None
         known = ", ".join(tokenizers.source.tags) or "none"
         raise ConfigError(f"train.init_from ({initial}): {error}; its tags are {known}") from None
     languages = [tag[1:] for tag in tokenizers.source.tags if tag.startswith("2") and is_language(tag[1:])]
-    if len(languages) > 1 and not recipe.target_tags:
+    if dropped := [language for language in languages if language not in recipe.languages.target]:
         raise ConfigError(
-            f"languages.target: found {recipe.languages.target[0]}, but the model of train.init_from ({initial}) has "
-            f"several target languages; state them all: target: [{', '.join(languages)}]"
+            f"languages.target: {', '.join(dropped)} is missing, a target language of the model of train.init_from "
+            f"({initial}); state them all: target: [{', '.join(languages)}]"
         )
     return tokenizers

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from nmt.batching.batch_stream import BatchStream, DataPosition, PrefetchedBatches, Prefetcher
-from nmt.config import DecodeSettings, Recipe
+from nmt.config import DecodeSettings, MaxLength, Recipe
 from nmt.errors import ModelError
 from nmt.kernels.device import choose_device
 from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import description_of, largest_limits
 from nmt.model.transformer import attention_weights
 from nmt.system import distributed
 from nmt.system.console import Console, counted
@@ -54,9 +55,14 @@ class Training:
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
         self._set_last_step()
-        # the length limit is derived from the training text, unless the recipe has one
-        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or corpus.manifest.max_length})
-        longest = corpus.manifest.longest_source
+        # lengths are limited by the training text, and in fine-tuning by that of the initial model if this is longer
+        limits: list[tuple[MaxLength | None, int]] = [(corpus.manifest.max_length, corpus.manifest.longest_source)]
+        if recipe.train.init_from is not None:
+            before = run.checkpoint(self.progress.step) if self.progress.step else recipe.train.init_from
+            initial = description_of(before)
+            limits.append((initial.decode.max_length, initial.longest_source))
+        longest_output, longest = largest_limits(limits)
+        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or longest_output})
         self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
         self._last_lap = 0.0
         self._problem: str | None = None  # the problem of the kernels that was printed last
@@ -166,8 +172,7 @@ class Training:
         stop, progress = self.recipe.train.stop, self.progress
         limits = [stop.steps, progress.last_step if stop.seconds == progress.time_limit else None]
         if stop.epochs is not None and self.recipe.train.schedule.falls:
-            groups = self.stream.groups_in(stop.epochs)
-            limits.append(-(-groups // (self.stream.groups * self.recipe.train.accumulate)))
+            limits.append(self.stream.updates_in(stop.epochs, self.recipe.train.accumulate))
         self.updater.last_step = self.display.last_step = min(filter(None, limits), default=math.inf)
 
     def step(self, prefetched: PrefetchedBatches, tokens: tuple[int, int]) -> None:

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from nmt.config import Recipe, RuntimeSettings, load_recipe
-from nmt.config.section import differences
+from nmt.config.section import Difference, differences
 from nmt.errors import ConfigError, DamagedError, ModelError
 from nmt.kernels.device import environment
 from nmt.model.stored import read_configuration
 from nmt.system import distributed
+from nmt.system.files import write_digested
 from nmt.text.corpus import text_files
 from nmt.text.manifest import Manifest
 from nmt.training.checkpoint_files import OPTIMIZER_FILE, is_checkpoint, load_checkpoint, remove_checkpoint
-from nmt.training.progress import PROGRESS_FILE, RUN, Progress, check_format, read_progress
+from nmt.training.progress import PROGRESS_FILE, PROGRESS_VERSION, RUN, Progress, check_format, read_progress
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 
@@ -43,7 +45,7 @@ def check_may_continue(recipe: Recipe, run: RunDirectory) -> None:
     if recipe.train.batch_tokens == "auto":  # the number found when the run was started
         recipe = with_batch_tokens(recipe, before.train.budget)
     compared = before.model_dump(mode="json"), recipe.model_dump(mode="json")
-    if changes := [change for change in differences(*compared) if not _may_change(change.key)]:
+    if changes := [change for change in differences(*compared) if not _may_change(change)]:
         lines = [
             f"{run.path}: this run was started with another recipe:",
             *(f"  {change}" for change in changes),
@@ -67,14 +69,22 @@ def check_same_text(recipe: Recipe, run: RunDirectory, manifest: Manifest) -> No
         with suppress(DamagedError):
             trained_on = read_progress(directory).corpus
     if trained_on not in ("", manifest.training_fingerprint(recipe.data)):
+        if load_recipe(run.recipe).data.test != recipe.data.test:
+            raise ConfigError(
+                f"data.test: {run.path} was trained on sentences of this test text, which its preparation would remove "
+                "(rule leak): give another test text, or score this one with nmt translate and nmt score"
+            )
         raise ConfigError(
             f"{run.path}: the texts or their preparation have changed since this run was started; undo the "
             "change, set 'run' to another folder, or start over with --restart"
         )
 
 
-def _may_change(key: str) -> bool:
-    section, _, last = key.rpartition(".")
+def _may_change(change: Difference) -> bool:
+    key, (section, _, last) = change.key, change.key.rpartition(".")
+    if key == "train.init_from" and change.before and change.now:  # a run, or a link to one of its checkpoints
+        folders = map(Path, (change.before, change.now))
+        return len({folder.parent if folder.name in ("best", "last") else folder for folder in folders}) == 1
     if section.startswith("data.") and last in ("file", "source", "target"):
         return True  # the path of a text; the fingerprint of the prepared corpus covers its content
     return any(key == free or key.startswith(free + ".") for free in _FREE_TO_CHANGE)
@@ -124,6 +134,11 @@ def _newest_whole(run: RunDirectory, warn: Callable[[str], None]) -> Path | None
         resuming = f", resuming from {newest.name}" if directory > newest else ""
         warn(f"{str(error).partition(';')[0]}; this checkpoint is removed{resuming}")
         remove_checkpoint(directory)
+    if damage:  # validations, translations and scores may be those of the best one
+        progress.best = [entry for entry in progress.best if is_checkpoint(run.checkpoint(entry[-1]))]
+        write_digested(newest / PROGRESS_FILE, PROGRESS_VERSION, asdict(progress))
+        run.remove_scores()
+        (run.path / "valid.txt").unlink(missing_ok=True)
     run.link(progress)
     return newest
 

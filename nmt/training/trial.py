@@ -186,10 +186,10 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     if seconds:
         rows.append(("speed", f"{tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"))
         rows.append(("an epoch", f"{format_seconds(updates * seconds)}, {updates:,.1f} updates"))
-        updates_until = {"steps": 1.0, "epochs": updates, "minutes": 60 / seconds, "hours": 3600 / seconds}
-        for name, factor in updates_until.items():
+        for name, factor in ("steps", 1.0), ("epochs", 0.0), ("minutes", 60 / seconds), ("hours", 3600 / seconds):
             if (limit := getattr(train.stop, name)) is not None:
-                after = f"{format_seconds(limit * factor * seconds)}, after {limit * factor:,.0f} updates"
+                count = limit * factor if factor else stream.updates_in(limit, train.accumulate)
+                after = f"{format_seconds(count * seconds)}, after {count:,.0f} updates"
                 rows.append((f"train.stop.{name} {limit:,.12g}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
     return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])

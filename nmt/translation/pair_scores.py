@@ -14,6 +14,7 @@ import numpy as np
 
 from nmt.config import Recipe
 from nmt.config.section import SettingError
+from nmt.errors import ModelError
 from nmt.kernels.machine import thread_count
 from nmt.system.distributed import world_size
 from nmt.text.preparing.preparation import Judge
@@ -33,7 +34,10 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
     if len(languages.target) > 1:
         raise SettingError(key, "a recipe with several target languages cannot be scored; prepare them one by one")
     machine = recipe.runtime.model_dump()
-    translator = Translator.load(model, process_count=thread_count(recipe.runtime), **machine)
+    try:
+        translator = Translator.load(model, process_count=thread_count(recipe.runtime), **machine)
+    except ModelError as error:
+        raise SettingError(key, str(error)) from None
     if translator.languages.source != languages.source or languages.target[0] not in translator.languages.target:
         raise SettingError(key, f"{model} translates {translator.languages.names}, but the text is {languages.names}")
     options = translator.options(to=languages.target[0])

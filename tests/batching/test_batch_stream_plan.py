@@ -73,11 +73,13 @@ def test_epoch_contains_each_pair_once_within_the_budget(
 
 @examples(max_examples=40, deadline=None)
 @given(SIZES, st.sampled_from([1.0, 2.0]), st.integers(10, 200))
-def test_groups_of_epochs_are_those_of_their_plans(sizes: list[tuple[int, int]], weight: float, budget: int) -> None:
+def test_updates_of_epochs_are_those_of_their_plans(sizes: list[tuple[int, int]], weight: float, budget: int) -> None:
     """Exactly, if an epoch is one window and repeats all pairs as often."""
     split = split_of_sizes(sizes, [weight] * len(sizes))
     plans = [plan_epoch(split, budget, 1, epoch) for epoch in range(3)]
-    assert BatchStream(split, budget, 1).groups_in(3) == sum(map(len, plans))
+    groups = sum(map(len, plans))
+    assert BatchStream(split, budget, 1).updates_in(3, 1) == groups
+    assert BatchStream(split, budget, 1, groups=2).updates_in(3, 3) == math.ceil(groups / 6)
 
 
 @examples(max_examples=40, deadline=None)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,18 @@ import torch
 from typer.testing import CliRunner
 
 from nmt.cli import app
-from nmt.commands.average import average
-from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Recipe, TokenizerSettings
+from nmt.commands.average import average, mean
+from nmt.config import (
+    CorpusFile,
+    Data,
+    DecodeSettings,
+    Languages,
+    MaxLength,
+    ModelSettings,
+    Recipe,
+    TokenizerSettings,
+    TrainSettings,
+)
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import LoadedModel, load_model
 from nmt.model.transformer import Transformer
@@ -47,13 +58,14 @@ def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZE
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that keeps the three best of five checkpoints, whose weights are those of the seeds 1 to 5."""
+    """A run that has three of five checkpoints, whose weights are those of the seeds 1 to 5, two of them the best."""
     path = tmp_path_factory.mktemp("runs") / "run"
     directory = RunDirectory(path)
     data = Data(train=(CorpusFile(file=Path("/text/train.tsv")),))
-    recipe = Recipe(languages=Languages(source="en", target="it"), data=data, run=path)
+    train = TrainSettings(keep_best=2)
+    recipe = Recipe(languages=Languages(source="en", target="it"), data=data, run=path, train=train)
     directory.open(recipe)
-    best = [(0.9, 1.0, 2), (0.8, 1.0, 5), (0.7, 1.0, 1)]
+    best = [(0.9, 1.0, 2), (0.8, 1.0, 1), (0.7, 1.0, 5)]
     for step in range(1, 6):
         loaded = model(step)
         progress = Progress(step=step, best=best)
@@ -71,7 +83,7 @@ def assert_mean_of(seeds: list[int], directory: Path) -> None:
 
 @pytest.mark.parametrize(
     ("last", "best", "seeds"),
-    [(2, None, [2, 5]), (None, 2, [2, 5]), (None, None, [2, 5, 1])],
+    [(2, None, [2, 5]), (None, 3, [2, 1, 5]), (None, None, [2, 1])],  # the newest one is kept, but not of the best
 )
 def test_average_of_a_run_is_the_mean_of_its_checkpoints(
     run: Path, tmp_path: Path, last: int | None, best: int | None, seeds: list[int]
@@ -81,6 +93,17 @@ def test_average_of_a_run_is_the_mean_of_its_checkpoints(
     content = json.loads((tmp_path / "model" / "config.json").read_text())
     assert {Path(name).name for name in content["averaged_from"]} == {f"step-{seed:08d}" for seed in seeds}
     assert sorted(content["files"]) == ["model.safetensors", "tokenizer.model"]
+
+
+def test_average_has_the_largest_limits_of_its_models(tmp_path: Path) -> None:
+    limits = ((None, 7), (MaxLength(factor=3.0, extra=2), 9), (MaxLength(factor=1.5, extra=20), 8))
+    for number, (limit, longest) in enumerate(limits):
+        decode = DecodeSettings(max_length=limit)
+        save_model(tmp_path / f"{number}", replace(model(number), decode=decode, longest_source=longest))
+    for order in permutations(range(3)):
+        found = mean([tmp_path / f"{number}" for number in order])
+        assert (found.decode.max_length, found.longest_source) == (MaxLength(factor=3.0, extra=20), 9)
+    assert mean([tmp_path / "0"] * 2).decode.max_length is None
 
 
 def test_average_of_models_is_the_mean_of_their_weights(run: Path, tmp_path: Path) -> None:
@@ -146,8 +169,11 @@ def test_contradicting_options_are_refused(run: Path, tmp_path: Path) -> None:
 def test_existing_folder_is_not_replaced(run: Path, tmp_path: Path) -> None:
     average([run], tmp_path / "model", QUIET, 1, None)
     before = snapshot(tmp_path)
-    for output in (tmp_path / "model", run, run / "last", run / "checkpoints" / "step-00000005"):
-        with pytest.raises(ConfigError, match="expected a new or an empty folder, but it holds"):
+    steps = run / "checkpoints"
+    for output in (tmp_path / "model", run, run / "last", steps / "step-00000005", steps / "step-00000099"):
+        with pytest.raises(
+            ConfigError, match=r"expected a new or an empty folder, but it holds|a training that is resum"
+        ):
             average([run], output, QUIET, 2, None)
     assert snapshot(tmp_path) == before
 

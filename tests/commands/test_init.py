@@ -3,17 +3,19 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from nmt.commands.prepare import dry_run
-from nmt.config import load_recipe
+from nmt.config import Languages, TokenizerSettings, load_recipe
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.text.corpus import pairs_of
 from nmt.text.proposing.direction import check_languages
+from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import (
     run_command,
     save_model,
@@ -337,3 +339,26 @@ def test_recipe_from_a_model_trains_it_further(folder: Path) -> None:
     assert "--new-pieces: they are added to a trained model; name it with --from MODEL" in message
     message = refused("text.it", "text.en", "--from", "model", "--languages", "it-en", "-o", "other.yaml")
     assert "--from model: it translates en → it, but the text is it → en" in message
+
+
+def test_recipe_from_a_model_keeps_its_target_languages_and_fits_its_positions(folder: Path) -> None:
+    lines = [form.format(n) for form in (ENGLISH, ITALIAN) for n in range(50)]
+    pieces = Tokenizer.train(lines * 4, TokenizerSettings(vocab_size=340), ["2it", "2zh"])
+    loaded = tiny_loaded_model(Tokenizers(pieces, pieces), positions="learned", max_positions=80)
+    save_model(folder / "model", replace(loaded, languages=Languages(source="en", target=("it", "zh"))))
+    init("text.en", "text.it", "--from", "model")
+    recipe = load_recipe(Path("recipe.yaml"))
+    assert recipe.languages.target == ("it", "zh")
+    corpora = (*recipe.data.train, *recipe.data.valid, *recipe.data.test)
+    assert [corpus.target_language for corpus in corpora] == ["it"] * 3
+    assert recipe.data.filters.max_tokens == 77
+    result = run_command("train", "recipe.yaml", "--set", "train.stop.steps=2", "--set", "train.schedule.warmup=1")
+    assert result.exit_code == 0, result.output
+    for target, problem in (
+        ("[it, fr, zh]", "has another target language, or others"),
+        ("zh", "languages.target: it is missing, a target language of"),
+    ):
+        Path("wrong.yaml").write_text(Path("recipe.yaml").read_text().replace("[it, zh]", target).replace("it}", "zh}"))
+        result = run_command("prepare", "wrong.yaml", "--set", "prepared=other")
+        assert result.exit_code == 2
+        assert problem in result.stderr

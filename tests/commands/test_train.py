@@ -21,6 +21,7 @@ from nmt.config.model_sections import Schedule
 from nmt.errors import ConfigError, DataError
 from nmt.model.checkpoint import load_model
 from nmt.text.prepared import PreparedCorpus
+from nmt.training.progress import read_progress
 from tests.builders import recipe_in, reversal_pairs, run_command, write_reversal_task, write_tsv
 from tests.training.runs import (
     CPU,
@@ -129,8 +130,10 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
             "train.schedule.warmup: 12 steps of warm-up leave none of the about 12 training steps"
         ] * (warmup == 12), name
     by_epochs = ("train.stop={epochs: 1}", "train.schedule={name: noam}")
-    (warning,) = doubtful_settings(recipe_in(texts, f"run={tmp_path}/run", *by_epochs), corpus)
-    assert f"of the about {corpus.manifest.train.target.tokens / 64:.0f} training steps" in warning
+    epoch = recipe_in(texts, f"run={tmp_path}/run", *by_epochs)
+    (warning,) = doubtful_settings(epoch, corpus)
+    train(epoch, QUIET)
+    assert f"of the about {read_progress(epoch.run / 'last').step} training steps" in warning
     changed = recipe_in(texts, f"run={tmp_path}/run", *shape, "train.stop.steps=100000")
     tokens = corpus.manifest.train.target.tokens
     for warning, start in zip(

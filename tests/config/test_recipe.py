@@ -395,6 +395,13 @@ def test_fine_tuning_takes_the_settings_of_the_initial_model(path: Path, start: 
     assert load(path, SMALLEST + "train: {init_from: base}\n").model.dropout == 0.3
 
 
+def test_texts_must_fit_the_positions_of_the_initial_model(path: Path, start: Path) -> None:
+    positions = {"positions": "learned", "max_positions": 64}
+    (start / "config.json").write_text(json.dumps({"model": START | positions}))
+    with pytest.raises(ConfigError, match=r"data\.filters\.max_tokens: .*has 64 positions; set it to 61 or less"):
+        load(path, SMALLEST + "train: {init_from: base}\n")
+
+
 def test_other_model_settings_than_the_initial_model_has_are_refused(path: Path, start: Path) -> None:
     text = SMALLEST + "train: {init_from: base}\nmodel:\n  dim: 256\n  heads: 2\n  norm: post\n"
     with pytest.raises(ConfigError) as caught:

@@ -2,20 +2,24 @@
 
 import random
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
 from nmt.errors import DamagedError, NMTError
+from nmt.report.run_records import RunRecords
+from nmt.system.files import write_digested
 from nmt.text.tokenizer import Tokenizers
 from nmt.training.optimizer import initial_model
-from nmt.training.progress import Progress
+from nmt.training.progress import PROGRESS_FILE, PROGRESS_VERSION, Progress, read_progress
 from nmt.training.resume import resume
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 from nmt.translation.translator import Translator
-from tests.builders import recipe_in, reversal_pairs, translated_texts
+from tests.builders import recipe_in, reversal_pairs, translated_texts, write_tsv
+from tests.training.runs import train_run
 from tests.training.updates import same, state
 
 FLIPS = 24  # in each file; all its bits would be tens of millions
@@ -100,3 +104,23 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(uninterrupted: Path, t
         flip(directory / "model.safetensors", random.Random(1))
     with pytest.raises(DamagedError, match=r"model\.safetensors: damaged: .*start over with --restart"):
         resumed(tmp_path / "run", texts, [])
+
+
+def test_a_damaged_best_checkpoint_leaves_no_scores(texts: Path, tmp_path: Path) -> None:
+    """Those of a model that is gone must not be reported as those of the next best one."""
+    write_tsv(tmp_path / "test.tsv", reversal_pairs(8, 5))
+    run, overrides = tmp_path / "run", [f"data.test={{file: {tmp_path / 'test.tsv'}}}", "train.keep_best=2"]
+    train_run(texts, run, *overrides)
+    progress, (damaged, newest) = read_progress(run / "last"), RunDirectory(run).saved()
+    before = progress.best = sorted(progress.best, key=lambda entry: entry[-1])  # as if the older one was better
+    write_digested(newest / PROGRESS_FILE, PROGRESS_VERSION, asdict(progress))
+    flip(damaged / "model.safetensors", random.Random(1))
+    (run / "test.json").write_text((run / "test.json").read_text().replace('"value": ', '"value": 1'))
+    train_run(texts, run, *overrides)
+    assert RunDirectory(run).saved() == [newest]
+    after, found = read_progress(run / "last").best, RunRecords(run)
+    assert after == [entry for entry in before if entry[-1] == progress.step]
+    assert found.best is not None
+    assert found.best["step"] == int((run / "best").resolve().name[-8:]) == after[0][-1]
+    assert all(score["value"] <= 100 for score in found.test_scores), "measured anew"
+    assert not (run / "valid.txt").exists()

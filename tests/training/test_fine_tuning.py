@@ -1,5 +1,6 @@
 """Fine-tuning: training from an initial model, and frozen weights."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from safetensors.torch import load_file
 from nmt.commands.train import train
 from nmt.config import Recipe, load_recipe
 from nmt.errors import ConfigError
+from nmt.model.stored import description_of
 from nmt.model.transformer import Transformer
+from nmt.text.manifest import Manifest
 from nmt.training.optimizer import freeze
-from tests.builders import reversal_pairs, tiny_model, write_tsv
-from tests.training.runs import (
-    QUIET,
-)
+from tests.builders import reversal_pairs, save_model, tiny_loaded_model, tiny_model, write_tsv
+from tests.training.runs import QUIET
 
 
 def frozen(model: Transformer) -> set[str]:
@@ -74,15 +75,60 @@ def test_init_from_starts_with_weights_and_tokenizer_and_frozen_weights_do_not_c
     assert not any("encoder" in name for name in load_file(chosen.run / "last" / "optimizer.safetensors"))
 
 
-def test_fine_tuned_run_resumes_when_its_initial_model_is_gone(
+@pytest.mark.parametrize("base", ["gone", "empty", "damaged", "another model", "trained further"])
+def test_fine_tuned_run_does_not_need_its_initial_model(
+    uninterrupted: Path, texts: Path, tmp_path: Path, base: str
+) -> None:
+    start = shutil.copytree(uninterrupted / "best", tmp_path / "base" / "last")
+    chosen = fine_tuning(texts, tmp_path, start.parent, "train.stop.steps=2")
+    train(chosen, QUIET)
+    if base == "trained further":  # the same command continues
+        start.rename(start.with_name("best"))
+        chosen = fine_tuning(texts, tmp_path, start.parent, "train.stop.steps=4")
+    else:
+        shutil.rmtree(start)
+        if base == "empty":
+            start.mkdir()
+        elif base == "damaged":
+            save_model(start, tiny_loaded_model())
+            (start / "config.json").write_text("{")
+        elif base == "another model":
+            save_model(start, tiny_loaded_model(dim=8))
+        chosen = load_recipe(chosen.run / "recipe.yaml", ["train.stop.steps=4"])
+    os.utime(tmp_path / "other.tsv")  # as if it was copied again: the corpus is prepared with the run's own tokenizer
+    train(chosen, QUIET)
+    assert (chosen.run / "last").resolve().name == "step-00000004"
+
+
+def test_command_of_a_run_whose_initial_model_is_gone_names_the_one_that_resumes_it(
     uninterrupted: Path, texts: Path, tmp_path: Path
 ) -> None:
     start = shutil.copytree(uninterrupted / "best", tmp_path / "base")
-    chosen = fine_tuning(texts, tmp_path, start, "train.stop.steps=2")
-    train(chosen, QUIET)
+    run = fine_tuning(texts, tmp_path, start, "train.stop.steps=2").run
+    run.mkdir()
+    (run / "recipe.yaml").touch()
     shutil.rmtree(start)
-    train(load_recipe(chosen.run / "recipe.yaml", ["train.stop.steps=4"]), QUIET)
-    assert (chosen.run / "last").resolve().name == "step-00000004"
+    with pytest.raises(
+        ConfigError, match=rf"no model here; .*; a run .* resumes without it: --config {run}/recipe\.yaml"
+    ):
+        fine_tuning(texts, tmp_path, start)
+
+
+def test_fine_tuning_on_short_texts_keeps_the_limits_of_the_initial_model(
+    uninterrupted: Path, texts: Path, tmp_path: Path
+) -> None:
+    """Otherwise, longer sentences are split and their translations cut, which the model translated before."""
+    chosen = fine_tuning(texts, tmp_path, uninterrupted, "train.stop.steps=2")
+    write_tsv(tmp_path / "other.tsv", [(pair[0][:3], pair[1][:3]) for pair in reversal_pairs(300, 7)])
+    before = description_of(uninterrupted / "best")
+    for steps in (2, 4):
+        train(load_recipe(tmp_path / "recipe.yaml", [f"train.stop.steps={steps}"]), QUIET)
+        after, measured = description_of(chosen.run / "last"), Manifest.read(chosen.prepared_directory)
+        assert after.longest_source == before.longest_source > measured.longest_source
+        assert before.decode.max_length is not None
+        assert after.decode.max_length is not None
+        assert after.decode.max_length.factor == max(before.decode.max_length.factor, measured.max_length.factor)
+        assert after.decode.max_length.extra == max(before.decode.max_length.extra, measured.max_length.extra)
 
 
 def test_init_from_with_another_shape_is_refused(uninterrupted: Path, texts: Path, tmp_path: Path) -> None:

@@ -151,6 +151,16 @@ def test_changed_tag_or_weight_of_a_text_prevents_a_resume(
         train(recipe(second), QUIET)
 
 
+def test_a_test_text_that_was_trained_on_is_refused(texts: Path, tmp_path: Path) -> None:
+    settings = (f"run={tmp_path}/run", "train.stop.steps=1")
+    train(recipe_in(texts, *settings), QUIET)
+    sentences = (texts / "train.tsv").read_text().splitlines()[:3]
+    (tmp_path / "test.tsv").write_text("".join(f"{line}\n" for line in sentences))
+    leaking = recipe_in(texts, *settings, f"data.test={{file: {tmp_path / 'test.tsv'}}}", f"prepared={tmp_path}/other")
+    with pytest.raises(ConfigError, match=r"^data\.test: .*was trained on sentences of this test text, .*rule leak"):
+        train(leaking, QUIET)
+
+
 def test_raised_limit_of_a_falling_schedule_continues_with_its_new_rates(texts: Path, tmp_path: Path) -> None:
     schedule = "train.schedule={name: wsd, rate: 0.01, warmup: 2, decay: 0.5}"
     for steps in (8, 16):

@@ -12,6 +12,7 @@ from nmt.config import Languages
 from nmt.config.section import SettingError
 from nmt.decoding.forced_decoding import Forced
 from nmt.system.console import Console
+from nmt.text.manifest import why_stale
 from nmt.translation import pair_scores, sharing
 from nmt.translation.translator import Translator
 from tests.builders import recipe_in, tiny_loaded_model, write_recipe, write_tsv
@@ -67,6 +68,13 @@ def test_wrong_pairs_are_removed_and_counted(folder: Path, processes: int, monke
     assert len(found) >= 0.8 * len(WRONG)  # 5 % of shuffled pairs are above the limit
     assert "nats a token; pairs above" in rows[0][2]
     assert corpus.manifest.train.kept == 300 - len(found)
+
+
+def test_the_best_model_of_another_run_is_another_filter(folder: Path) -> None:
+    prepare(recipe_in(folder, "data.filters.scored_by=a/best"), QUIET)
+    assert why_stale(recipe_in(folder, "data.filters.scored_by=elsewhere/a/best")) is None
+    for other in ("b/best", "a/last", "a"):
+        assert "data.filters.scored_by" in str(why_stale(recipe_in(folder, f"data.filters.scored_by={other}")))
 
 
 def test_model_that_does_not_know_the_text_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
