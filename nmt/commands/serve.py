@@ -1,6 +1,7 @@
 """`nmt serve`: a translation server."""
 
 import logging
+import signal
 import socket
 import sys
 from contextlib import closing, suppress
@@ -15,7 +16,7 @@ import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 
 from nmt.commands.requests import ServeRequest
-from nmt.commands.translate import default_model
+from nmt.commands.translate import default_model, warned_of_kernels
 from nmt.config import RuntimeSettings
 from nmt.errors import ConfigError
 from nmt.kernels.machine import collect_garbage_rarely, reuse_freed_ram, thread_count
@@ -31,7 +32,7 @@ HTTP = "h11"  # also where httptools is installed, whose parser has no limit for
 
 
 def serve(request: ServeRequest, console: Console) -> None:
-    """Answer requests until SIGINT or SIGTERM, then finish the accepted ones. Raises NMTError."""
+    """Answer requests until SIGINT, SIGTERM or SIGHUP, then finish the accepted ones. Raises NMTError."""
     with closing(listening_socket(request.host, request.port)) as listener:
         settings = _settings(request, listener)
         runtime = RuntimeSettings(device=request.device, threads=request.threads, precision=request.precision)
@@ -40,7 +41,8 @@ def serve(request: ServeRequest, console: Console) -> None:
         translators = [Translator.load(model, **runtime.model_dump()) for model in request.models or [default_model()]]
         service = Service(translators)
         for translator in translators:
-            translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
+            with warned_of_kernels(translator, console):
+                translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
         probabilities("")  # reads the model of py3langid
         collect_garbage_rarely()
         logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs warnings in another format
@@ -57,8 +59,11 @@ def serve(request: ServeRequest, console: Console) -> None:
             host, port = listener.getsockname()[:2]
             directions = ", ".join(translator.languages.names for translator in translators)
             console.info(f"{directions}: http://{f'[{host}]' if ':' in host else host}:{port}/ (Ctrl-C ends)")
+            server = uvicorn.Server(config)
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup sets; uvicorn handles the other two
+                signal.signal(signal.SIGHUP, server.handle_exit)
             with suppress(KeyboardInterrupt):  # uvicorn raises the signal again when the accepted requests are answered
-                uvicorn.Server(config).run([listener])
+                server.run([listener])
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -18,14 +18,16 @@ from nmt.config.strict_yaml import Document, Location, location_of, shown
 from nmt.errors import ConfigError
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = (), check: Callable[[Recipe], object] | None = None) -> Recipe:
+def load_recipe(
+    path: str | Path, overrides: Sequence[str] = (), check: Callable[[Recipe], object] | None = None
+) -> Recipe:
     """Read a recipe, apply `section.key=value` overrides, and check all of it.
 
     Relative paths become absolute: those in the file are relative to its folder, those in overrides to the current one.
     `check` may raise SettingError for other needs of a command. Raises ConfigError that lists every problem with
     its place.
     """
-    document = strict_yaml.read(path)
+    document = strict_yaml.read(Path(path))
     for override in overrides:
         document.override(override)
     try:

@@ -28,6 +28,7 @@ from nmt.translation.translator import Translator
 
 _LINE_END = re.compile(r"(\r\n?|\n)")
 _TAG = re.compile(r"<[^>]*>")
+_COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 # Endings of the documents that are translated; no request names a column.
 FILE_ENDINGS = [".txt", *(ending for ending, format_ in ENDINGS.items() if format_ not in COLUMN_FORMATS)]
 Filled = Annotated[str, Field(min_length=1)]
@@ -99,7 +100,9 @@ class Service:
     def direction(self, request: FileRequest, texts: Sequence[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
         """Return source and target; for `auto` also what `detect` found. Raises RequestError for other languages."""
         target, detected = self._known(request.target), None
-        if request.source == "auto" and (sources := [source for source, code in self.queues if code == target]):
+        if request.source == "auto":
+            if not (sources := [source for source, code in self.queues if code == target]):
+                raise RequestError(400, f"{target} is not available as a target language")
             detected = self.detect([_TAG.sub(" ", text) for text in texts], sources)[0]
         source = detected["language"] if detected else self._known(request.source)
         if (source, target) not in self.queues:
@@ -129,6 +132,8 @@ class Service:
         self, request: FileRequest, name: str, data: bytes, abandoned: Event
     ) -> tuple[bytes, list[str], str, int]:
         """Return a document with its texts translated, warnings, its target language, and its number of characters."""
+        if _COMPRESSED.match(data):
+            raise RequestError(400, f"{name}: a compressed file is not translated; unpack it first")
         try:
             format_ = recognized_format(None, Path(name), data[: 1 << 16])
         except ConfigError:  # its advice is for the command line

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, SupportsIndex, TypedDict
 
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
@@ -29,7 +29,7 @@ class Choices(TypedDict, total=False):
     glossary: Glossary | Mapping[str, str] | None  # required translations of terms
     alignment: bool  # align words of source and translation
     sampling: Mapping[str, float] | None  # draw random translations: temperature, top_p
-    overrides: Sequence[str]  # other settings of the section `decode`, as decode.key=value
+    overrides: Sequence[str] | None  # other settings of the section `decode`, as decode.key=value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,37 @@ class TranslateOptions:
         if not self.search.typography:
             return text
         return apply_typography(self.to, text, [term.text for term in self.terms(source)])
+
+
+# The types of choices, as far as a wrong one has no message elsewhere, and their names in messages.
+_TYPES: dict[str, tuple[Any, str]] = {
+    "to": (str | None, "a language code"),
+    "tag": (str | None, "the name of a tag"),
+    "beam": (SupportsIndex | None, "a whole number"),
+    "n_best": (SupportsIndex, "a whole number"),
+    "glossary": (Glossary | Mapping | None, "a dictionary or an nmt.text.glossary.Glossary"),
+    "sampling": (Mapping | None, "a dictionary with temperature, top_p"),
+    "overrides": (list | tuple | None, "a list of decode.key=value"),
+}
+
+
+def check_types(choices: Choices) -> None:
+    """Raise TypeError for a choice that does not exist, or whose value has another type."""
+    if unknown := choices.keys() - Choices.__annotations__.keys():
+        names = ", ".join(Choices.__annotations__)
+        raise TypeError(f"translation has no option {min(unknown)!r}; it has {names}")
+    for name, value in choices.items():
+        type_, expected = _TYPES.get(name, (object, ""))
+        entries = value if name == "overrides" and isinstance(value, list | tuple) else ()
+        if not isinstance(value, type_) or not all(isinstance(entry, str) for entry in entries):
+            raise TypeError(f"{name}: expected {expected}, found {value!r:.60}")
+
+
+def checked_options(options: object) -> TranslateOptions:
+    """Return options. Raises TypeError for another object."""
+    if not isinstance(options, TranslateOptions):
+        raise TypeError(f"options: expected what Translator.options returns, found {options!r:.60}")
+    return options
 
 
 def checked(lines: Iterable[object]) -> Iterator[str]:

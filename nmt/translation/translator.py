@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress, islice
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack, overload
 
@@ -27,6 +28,7 @@ from nmt.decoding.results import Forced
 from nmt.errors import ConfigError
 from nmt.kernels.machine import is_cpu, prefers_bf16, thread_count
 from nmt.model.stored import StoredModel, check_same_vocabulary, read_model, resolve_model
+from nmt.system.workers import can_fork
 from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
@@ -34,7 +36,7 @@ from nmt.text.sentences import units
 from nmt.text.typography import sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
-from nmt.translation.options import Choices, TranslateOptions, checked
+from nmt.translation.options import Choices, TranslateOptions, check_types, checked, checked_options
 from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
 from nmt.translation.sharing import shared
 
@@ -94,10 +96,11 @@ class Translator:
     ) -> "Translator":
         """Load a model directory or a run.
 
-        With `others`, the probabilities of all models are averaged; languages and settings are those of the first. On a
-        CPU, `process_count` forks with one thread each translate large texts if this is called in the main thread,
-        else threads. `device`, `precision` and `threads` are as in the section `runtime`; `threads` also sets those of
-        torch, which is loaded for what the C++ kernels do not support. Several threads may use one translator.
+        With `others`, the probabilities of all models are averaged; languages and settings are those of the first. A
+        long text of the main thread is translated by `process_count` forks, on a CPU with one thread each; or there by
+        as many threads, if libraries such as numpy have started threads before, which forks would lack. `device`,
+        `precision` and `threads` are as in the section `runtime`; `threads` also sets those of torch, which is loaded
+        for what the C++ kernels do not support. Several threads may use one translator.
         Raises ModelError, or ConfigError if the device is not available.
         """
         try:
@@ -110,43 +113,39 @@ class Translator:
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
         directories = [resolve_model(Path(path)) for path in (directory, *others)]
         models: list[Model]
-        if is_cpu(device):
+        if on_cpu := is_cpu(device):
             models = [read_model(path) for path in directories]
         else:
             from nmt.kernels.device import choose_device
             from nmt.model.checkpoint import load_model
 
-            models = [load_model(path, choose_device(runtime)) for path in directories]
+            chosen = choose_device(runtime)
+            on_cpu, models = chosen.type == "cpu", [load_model(path, chosen) for path in directories]
         check_same_vocabulary([Path(directory), *map(Path, others)], [model.tokenizers for model in models])
+        if on_cpu and process_count > 1 and not can_fork():
+            process_count, threads = 1, process_count
         return cls(models[0], runtime, models[1:], process_count, 1 if process_count > 1 else threads)
 
     def options(self, **choices: Unpack[Choices]) -> TranslateOptions:
         """Return the model's settings with these changes; the beam defaults to at least `n_best`.
 
         `overrides` have the form decode.key=value; the other arguments take precedence. Raises ConfigError, TypeError
-        for another name.
+        for another name or a value of another type.
         """
-        if unknown := choices.keys() - Choices.__annotations__.keys():
-            names = ", ".join(Choices.__annotations__)
-            raise TypeError(f"translation has no option {min(unknown)!r}; it has {names}")
+        check_types(choices)
         to, tag = self.languages.chosen_target(choices.get("to"), "to"), choices.get("tag")
         tags = set(self.tokenizers.source.tags) - {self.languages.target_tag(code) for code in self.languages.target}
         if tag is not None and tag not in tags:
             known = f"the tags {', '.join(sorted(tags))}" if tags else "no tags"
             raise SettingError("tag", f"found {tag}, but the training text of this model had {known}; give one or none")
-        overrides = choices.get("overrides", ())
-        if isinstance(overrides, str) or not all(isinstance(override, str) for override in overrides):
-            raise TypeError(f"overrides: expected a list of decode.key=value, found {overrides!r:.60}")
-        decode = override_decode(self._decode, overrides)
-        beam, n_best, sampling = choices.get("beam"), choices.get("n_best", 1), choices.get("sampling")
+        decode = override_decode(self._decode, choices.get("overrides") or ())
+        beam, n_best, sampling = choices.get("beam"), index(choices.get("n_best", 1)), choices.get("sampling")
         if beam is None and decode.beam == self._decode.beam:
             beam = max(decode.beam, n_best)
         changes = [] if beam in (None, decode.beam) else [f"decode.beam={beam}"]
         if sampling is not None:
-            changes.append(f"decode.sampling={json.dumps(dict(sampling))}")
+            changes.append(f"decode.sampling={json.dumps(dict(sampling), default=float)}")  # of numpy
         decode = override_decode(decode, changes)
-        if not isinstance(n_best, int):
-            raise TypeError(f"n_best: expected a whole number, found {n_best!r:.60}")
         search = SearchOptions.from_settings(decode, n_best)
         if decode.batch_tokens is None:
             search = search.model_copy(update={"batch_tokens": search.batch_tokens * self.scale})
@@ -182,7 +181,7 @@ class Translator:
         """
         if options is not None and choices:
             raise TypeError(f"translate: give options, or {', '.join(choices)}, not both")
-        chosen = options or self.options(**choices)
+        chosen = self.options(**choices) if options is None else checked_options(options)
         if isinstance(lines, str):
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read
@@ -192,11 +191,24 @@ class Translator:
         )
         return list(translations) if isinstance(lines, Sequence) else translations
 
-    def translate_file(self, source: str | Path, output: str | Path, **choices: Unpack[Choices]) -> list[str]:
-        """Translate a text or a document into a file; return warnings, see `translate_file` of the documents."""
+    def translate_file(
+        self,
+        source: str | Path,
+        output: str | Path,
+        column: Sequence[str | int] = (),
+        into: str | int | None = None,
+        exclude: Sequence[str] = (),
+        **choices: Unpack[Choices],
+    ) -> list[str]:
+        """Translate a text or a document into a file; return warnings about content that stays as it is.
+
+        The source may be compressed, or a member of a zip archive. Columns or keys, where their translations go, and
+        keys whose strings stay are as for the command. Lines of a text are separate. Raises DataError for a damaged
+        file, ConfigError for an output that cannot be written and for a choice without effect.
+        """
         from nmt.translation.documents.translating import translate_file  # which imports this module
 
-        return translate_file(self, Path(source), Path(output), **choices)
+        return translate_file(self, Path(source), Path(output), column, into, exclude, **choices)
 
     @property
     def batch_lines(self) -> int:

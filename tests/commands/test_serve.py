@@ -25,17 +25,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_ends_a_server_after_the_accepted_requests(
     number: signal.Signals, model: Path, warm_python: str, tmp_path: Path
 ) -> None:
     keys = write_lines(tmp_path / "keys", "one key", "", "another")
     arguments = ["serve", "-m", model, "--port", "0", "--api-keys", keys, "--cors", "https://a.example"]
-    main = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; import nmt.cli; nmt.cli.main()"
+    main = "from nmt.kernels import compiling as c; c.library.cache_clear(); c.shutil.which = lambda _: None; "
+    main += f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; import nmt.cli; nmt.cli.main()"
     command = [warm_python, "-c", main, *map(str, arguments)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program, ExitStack() as stack:
         stack.callback(program.kill)  # if a check fails
         assert program.stderr is not None
+        assert re.match("warning: no compiled kernels, .*: no C.. compiler found", program.stderr.readline())
         started = program.stderr.readline()
         shown = re.match(r"en → it: (http://127\.0\.0\.1:\d+/) ", started)
         assert shown, started

@@ -1,5 +1,8 @@
 """Answers to requests: their texts are those of the translator, and their structure is that of the source."""
 
+import bz2
+import gzip
+import lzma
 import re
 from dataclasses import replace
 from threading import Event
@@ -88,7 +91,8 @@ def test_languages_are_found_in_any_spelling_and_others_are_refused(service: Ser
     assert found["detectedLanguage"][0]["confidence"] > 50
     for source, target, message in (
         ("en", "xx", "xx is not supported"), ("yy", "it", "yy is not supported"),
-        ("it", "en", "en is not available as a target language from it"), ("auto", "en", "auto is not supported"),
+        ("it", "en", "en is not available as a target language from it"),
+        ("auto", "en", "en is not available as a target language"),
     ):  # fmt: skip
         with pytest.raises(RequestError, match=message):
             answer(service, "a", source=source, target=target)
@@ -116,6 +120,9 @@ def test_documents_are_translated_in_their_format(service: Service, translator: 
         made("x.docx", b"PK\x03\x04 word/document.xml")
     with pytest.raises(RequestError, match=r"x\.pdf: documents of this format are not"):
         made("x.pdf", b"%PDF-1.7")
+    for module in (gzip, bz2, lzma):
+        with pytest.raises(RequestError, match=r"a\.srt\.gz: a compressed file is not translated; unpack it"):
+            made("a.srt.gz", module.compress(b"the cat"))
     for name in ("x.csv", "x.txt"):  # recognized by name or content
         with pytest.raises(RequestError, match=rf"{name}: the format csv is not translated here: its column is"):
             made(name, b"id,text\n1,a dog\n2,the cat\n")

@@ -101,3 +101,12 @@ def test_page_drops_stale_answers_and_shows_errors(
     assert browser.run("output.textContent") == browser.run("translate().then((answer) => answer.translatedText)")
     browser.run("input.value = 'a'.repeat(31), changed()")
     assert browser.run("at('count').textContent + at('count').className") == "31 of 30note over"
+    assert browser.run("at('error').textContent + state.text") == "At most 30 characters are translated."
+    browser.run("at('clear').click()")
+    assert browser.run("at('error').textContent + state.text") == ""
+    browser.run("input.value = 'שלום\\na dog', changed()")
+    assert browser.run("[input, mirror].map((one) => getComputedStyle(one).direction).join()") == "rtl,rtl"
+    slow = "new File(['a dog\\n'.repeat(2000)], 'a.txt')"
+    documents = f"translateFile({slow}), translateFile(new File(['the moon'], 'b.txt'))"
+    browser.run(f"Promise.all([{documents}])")
+    assert browser.run("at('document').textContent") == "Download b.it.txt"

@@ -1,5 +1,6 @@
 """The translator on tiny random models: every line gets its own translation."""
 
+import gzip
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +22,7 @@ from nmt.decoding.batches import balanced_batches, length_batches
 from nmt.decoding.engine import TorchEngine, classes_of_lengths
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Models, search
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.kernels.cpu import CpuKernels
 from nmt.model.checkpoint import LoadedModel
 from nmt.model.transformer import Transformer
@@ -40,6 +42,7 @@ from tests.builders import (
     translate_bytes,
     translated_stream,
     translated_texts,
+    write_zip,
 )
 
 
@@ -490,9 +493,15 @@ def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
             translator.translate(lines, **{wrong: {"beam": 0, "sampling": {"heat": 1}, "to": "fr"}[wrong]})  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="no option 'beams'; it has beam, n_best"):
         translator.translate(lines, beams=3)  # type: ignore[call-overload]
-    for wrong in ({"overrides": "decode.beam=2"}, {"overrides": [5]}, {"n_best": 2.0}):
-        with pytest.raises(TypeError, match=f"{next(iter(wrong))}: expected"):
-            translator.translate("x", **wrong)  # type: ignore[call-overload]
+    for name, values in {
+        "overrides": ("decode.beam=2", [5], 5), "n_best": (2.0, "3", None), "beam": ("3",), "glossary": ("a", ["a"]),
+        "sampling": (0.8,), "to": (["it"],), "tag": (5,), "options": ("it", {}),
+    }.items():  # fmt: skip
+        for value in values:
+            with pytest.raises(TypeError, match=f"{name}: expected"):
+                translator.translate("x", **{name: value})  # type: ignore[call-overload]
+    numbers = {"n_best": np.int64(2), "beam": np.int64(3), "sampling": {"top_p": np.float32(0.5)}, "overrides": None}
+    assert translator.options(**numbers).search.sampling.top_p == 0.5  # type: ignore[arg-type, union-attr]
     with pytest.raises(TypeError, match="give options, or beam, not both"):
         translator.translate(lines, translator.options(), beam=3)
     for item in (None, 3, float("nan"), b"the"):
@@ -515,10 +524,28 @@ def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, 
     assert json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["a"] == expected[0].text
     with pytest.raises(ConfigError, match="it is an input of this command"):
         translator.translate_file(tmp_path / "text", tmp_path / "text")
+    archive = write_zip(tmp_path / "a.zip", **{"a.csv": "", "b.csv": "id,en\n1,the cat sleeps .\n"})
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"en\nthe cat sleeps .\n"))
+    for source, column in ((tmp_path / "a.csv.gz", "en"), (archive / "b.csv", 2)):
+        translator.translate_file(source, tmp_path / "out", column=[column], into="it", beam=1)
+        assert expected[0].text in (tmp_path / "out").read_text(encoding="utf-8").splitlines()[-1]
+    for choice in ({"n_best": 2}, {"alignment": True}):
+        with pytest.raises(ConfigError, match=f"{next(iter(choice))}: a translated file has no place for it"):
+            translator.translate_file(archive / "b.csv", tmp_path / "out", **choice)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="absent: no such file"):
+        translator.translate_file(tmp_path / "absent", tmp_path / "out")
+    with pytest.raises(TypeError, match="column, exclude: expected lists of names or numbers, found 'en'"):
+        translator.translate_file(tmp_path / "a.csv.gz", tmp_path / "out", column="en")
 
 
-def test_machine_of_a_translator_is_chosen_by_keywords(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_machine_of_a_translator_is_chosen_by_keywords(
+    loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_model(tmp_path / "model", loaded)
+    for can_fork, expected in ((True, (3, 1)), (False, (1, 3))):
+        monkeypatch.setattr(translator_module, "can_fork", lambda can_fork=can_fork: can_fork)
+        shared = Translator.load(tmp_path / "model", device="cpu", process_count=3)
+        assert (shared.process_count, shared.engine.threads) == expected
     assert "fp32" in Translator.load(tmp_path / "model", device="cpu", precision="fp32").engine.description
     for key, value in (("device", "tpu"), ("precision", "fp8"), ("threads", 0)):
         with pytest.raises(ConfigError, match=f"{key}: found {value!r}"):

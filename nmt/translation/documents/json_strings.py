@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from nmt.errors import ConfigError
 from nmt.text.items import Line
-from nmt.translation.documents.document import Content, FileLine, Replacement, Texts, read_text
+from nmt.translation.documents.document import Content, FileLine, ReadOptions, Replacement, Texts, read_text
 
 _MOST_NESTED = 100  # since each string has a path of this length
-_TOKEN = re.compile(r"[{}\[\],:\"]|[^\s{}\[\],:\"]+")
+_TOKEN = re.compile(r"\{\s*\}|\[\s*\]|[{}\[\],:\"]|[^\s{}\[\],:\"]+")
 # Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # The last words of keys whose strings a program reads; a label under such a key begins with a capital or has a space.
@@ -28,7 +28,7 @@ _READ_BY_PROGRAMS = re.compile(
 
 
 class _Value(NamedTuple):
-    """A string, number, true, false or null, its span, and the keys and indices that lead to it."""
+    """A string, number, true, false, null, or what is empty, its span, and the keys and indices that lead to it."""
 
     value: object
     start: int
@@ -86,11 +86,12 @@ def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
         if unknown := [name for name in chosen if name not in known]:
             keys = ", ".join(value.place for value in values)[:200]
             raise content.error(start, f"found the keys {keys}, expected a string for {unknown[0]!r}")
+        strings = [string for string in strings if string.value is not None and _is_chosen(string, options)]
+        if options.into and len(strings) > 1:
+            places = ", ".join(string.place for string in strings)[:200]
+            problem = f"found the texts {places}, expected one in a line; name it with --column"
+            raise content.error(start, f"--into {options.into}: {problem}")
         for string in strings:
-            is_chosen = string.names.intersection(options.columns) if options.columns else not string.is_metadata
-            is_excluded = options.excluded and string.names.intersection(options.excluded)
-            if string.value is None or not is_chosen or is_excluded:
-                continue
             place = content.place(start) if is_lines else string.place or "the only string"
             if string.is_for_programs and not options.columns:
                 texts.keep("string that programs read, by its key or form (--column KEY),", place)
@@ -101,19 +102,33 @@ def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
                 yield from _with_key(content, texts, values, string)
 
 
+def _is_chosen(string: _Value, options: ReadOptions) -> bool:
+    """Return whether a string is at or below a chosen key, and at or below none that is excluded."""
+    is_chosen = bool(string.names.intersection(options.columns)) if options.columns else not string.is_metadata
+    return is_chosen and not string.names.intersection(options.excluded)
+
+
 def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:
     """Yield the translation of a string under the key of `--into` beside it, unless that has one already."""
     into = content.options.into or ""
     parent, _, key = into.rpartition(".")
-    target = next((value for value in values if value.place == into), source._replace(value=None, start=source.end))
-    is_other = any(value.place.startswith((f"{into}.", f"{into}[")) for value in values)
-    if is_other or parent != source.place.rpartition(".")[0] or not isinstance(target.value, str | None):
+    path = (*source.path[:-1], key)
+    above = source._replace(path=source.path[:-1]).place
+    if isinstance(source.path[-1], int):
+        problem = f"{source.place} is in a list, so that no key can be beside it; leave --into out to replace it"
+        raise content.error(source.start, f"--into {into}: {problem}")
+    if parent != above:
+        beside = f"{above}.{key}".removeprefix(".")
+        problem = f"the translation must be beside {source.place}, such as --into {beside}"
+        raise content.error(source.start, f"--into {into}: {problem}")
+    new = source._replace(value=None, start=source.end)
+    target = next((value for value in values if value.path[: len(path)] == path), new)
+    if len(target.path) > len(path) or not isinstance(target.value, str | None):
         raise content.error(source.start, f"--into {into}: found another value, expected a string or no such key")
     if not str(target.value or "").strip():
         translation = texts.translation(read_text(str(source.value)), content.place(source.start))
         if translation is not None:
-            is_new = target.place != into
-            yield target.start, target.end, f", {_quoted(key)}: " * is_new + _quoted(translation)
+            yield target.start, target.end, f", {_quoted(key)}: " * (target is new) + _quoted(translation)
 
 
 def check_json(content: Content, text: str, start: int) -> None:
@@ -128,12 +143,12 @@ def check_json(content: Content, text: str, start: int) -> None:
 
 
 def _values(text: str) -> Iterator[_Value]:
-    """Yield the strings, numbers, true, false and null of valid JSON."""
+    """Yield the strings, numbers, true, false, null, and empty objects and arrays of valid JSON."""
     path: list[str | int] = []  # the key or index in each open object or array
     expects_key, position, decoder = False, 0, json.JSONDecoder(parse_int=float)
     while token := _TOKEN.search(text, position):
         position = token.end()
-        if token[0][0] not in "{}[],:":
+        if token[0][0] not in "{}[],:" or len(token[0]) > 1:
             value, position = decoder.raw_decode(text, token.start())
             if expects_key:
                 path[-1] = value

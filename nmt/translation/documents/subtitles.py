@@ -19,8 +19,12 @@ _TIMES = {
 }
 # Damaged times, since the text of a subtitle may be a time or have an arrow.
 _LIKE_TIMES = re.compile(rf"\s*{_SRT_MOMENT}\s*[-–—=]*>+\s*{_SRT_MOMENT}")
-# Tags, and the dash of another speaker in the line.
-_TAG = re.compile(r"(</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}|(?<=[.!?…\"”])\s+[-–—](?=[^\W\d]))")
+_SMALL = "".join(filter(str.islower, map(chr, range(0x250))))  # letters of Latin, also with accents
+# Tags, and the dash of another speaker in the line; between spaces, one before a small letter divides a sentence.
+_TAG = re.compile(
+    r"(</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}|(?<=[.!?…\"”])\s+[-–—](?=[^\W\d])"
+    rf"|(?<=[.!?…])\s+[-–—]\s+(?=[\"'“‘«¿¡]?[^\W\d_{_SMALL}]))"
+)
 _DASH = r"[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))"
 # The start of a line that belongs to another speaker than the line before.
 _SPEAKER = re.compile(rf"\s*(?:<(?!v)[^<>]*>|\{{\\[^{{}}]*\}})*(?:{_DASH}|<v[\s.>])")

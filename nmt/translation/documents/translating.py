@@ -2,16 +2,17 @@
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
+from nmt.errors import ConfigError
 from nmt.system.console import counted
 from nmt.system.files import check_output, write_output
 from nmt.text.items import Line
-from nmt.text.readers.opening import limits_reported, read_lines
+from nmt.text.readers.opening import first_bytes, limits_reported, open_content, read_lines, split_member
 from nmt.translation.documents.document import Content, Document, Format, Read, ReadOptions, lines_in, with_lines
 from nmt.translation.documents.docx import write_docx
 from nmt.translation.documents.json_strings import read_json
@@ -23,7 +24,7 @@ from nmt.translation.documents.recognizing import recognized_format
 from nmt.translation.documents.records import read_table
 from nmt.translation.documents.subtitles import read_subtitles
 from nmt.translation.documents.xliff import read_xliff
-from nmt.translation.options import Choices, TranslateOptions
+from nmt.translation.options import Choices, TranslateOptions, checked_options
 from nmt.translation.pipeline import differing_at, first_few
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
@@ -100,20 +101,33 @@ def translate_document(
     return data, warnings + ([differing_at("text", differing)] if differing else [])
 
 
-def translate_file(translator: Translator, source: Path, output: Path, **choices: Unpack[Choices]) -> list[str]:
-    """Translate a file of any supported format into another file; return warnings about untranslated content.
-
-    Lines of a text are separate. Raises DataError for a damaged file, ConfigError for an output that cannot be written.
-    """
-    check_output(output, [source])
-    data, options = source.read_bytes(), translator.options(**choices)
-    format_ = recognized_format(None, source, data[: 1 << 16])
+def translate_file(
+    translator: Translator,
+    source: Path,
+    output: Path,
+    columns: Sequence[str | int],
+    into: str | int | None,
+    excluded: Sequence[str],
+    **choices: Unpack[Choices],
+) -> list[str]:
+    """Translate a file of any supported format into another file, see `Translator.translate_file`."""
+    if isinstance(columns, str | int) or isinstance(excluded, str):
+        raise TypeError(f"column, exclude: expected lists of names or numbers, found {columns!r:.60}, {excluded!r:.60}")
+    check_output(output, [split_member(source)[0]])
+    options = translator.options(**choices)
+    for name, is_chosen in (("n_best", options.search.n_best > 1), ("alignment", options.alignment)):
+        if is_chosen:
+            raise ConfigError(f"{name}: a translated file has no place for it; leave it out, or translate its lines")
+    with open_content(source) as stream:
+        format_ = recognized_format(None, source, first_bytes(stream))
+        data = b"" if format_ == "text" else stream.read()
+    names, target = tuple(map(str, columns)), None if into is None else str(into)
+    read_options = ReadOptions(format_, names, target, excluded, (translator.languages.source, options.to))
     if format_ == "text":
         translations = list(translator.translate(read_lines(source), options))
         places = [f"line {number}" for number, translation in enumerate(translations, start=1) if any(translation.diff)]
         write_output(output, "".join(f"{translation.text}\n" for translation in translations))
         return [differing_at("line", places)] if places else []
-    read_options = ReadOptions(format_, languages=(translator.languages.source, options.to))
     document = read_document(data, str(source), read_options)
     made, warnings = translate_document(translator.translate_batches, document, options)
     write_output(output, made)
@@ -126,7 +140,9 @@ def translate_html(translator: Translator, text: str, options: TranslateOptions 
     >>> translate_html(translator, "<p>My father has a <b>rabbit</b>.</p>")
     '<p>Mio padre ha un <b>coniglio</b>.</p>'
     """
-    options = options or translator.options()
+    if not isinstance(text, str):
+        raise TypeError(f"translate_html: expected a string, found {text!r:.60}")
+    options = translator.options() if options is None else checked_options(options)
     return translate_document(translator.translate_batches, html_document(text), options)[0].decode()
 
 

@@ -137,6 +137,10 @@ def test_keys_of_lines_may_be_nested() -> None:
         ('{"text": 3}', "a:2: found the keys text, expected a string"),
         ('{"text": "a", "it": [5]}', "a:2: --into it: found another value, expected a string"),
         ('{"text": "a", "it": 5}', "a:2: --into it: found another value"),
+        ('{"text": "a", "it": { }}', "a:2: --into it: found another value"),
+        ('{"text": ["a"]}', "a:2: --into it: text[0] is in a list, so that no key can be beside it; leave --into out"),
+        ('{"text": {"x": "a", "y": "b"}}', "a:2: --into it: found the texts text.x, text.y, expected one in a line"),
+        ('{"t": {"text": "a"}}', "a:2: --into it: the translation must be beside t.text, such as --into t.it"),
         ('{"text": "a"', "a:2: not JSON: Expecting ',' delimiter at column 13"),
     ],
 )

@@ -140,7 +140,16 @@ def test_codes_are_markup_and_characters_are_escaped() -> None:
     assert translated(document).decode().endswith(f"\n{cue.replace('Tom', 'TOM').replace('&amp;c', '&amp;C')}\n")
 
 
-def test_a_dash_behind_a_full_stop_is_that_of_another_speaker() -> None:
-    document = read("srt", "1\n00:00:01,000 --> 00:00:02,500\n-He is here. -Who? A-b - c.\n")
-    assert [line.text.replace("\ufffc", "#") for line, _ in document.texts.entries] == ["He is here.#Who? A-b - c."]
-    assert translated(document).decode().endswith("-HE IS HERE. -WHO? A-B - C.\n")
+@pytest.mark.parametrize(
+    ("cue", "expected"),
+    [
+        ("-He is here. -Who? A-b - c.", "He is here.#Who? A-b - c."),
+        ("- Where are you? - At home… –  ¿Qué?", "Where are you?#At home…#¿Qué?"),
+        ('- He said "no" - and left. - èh? A - Bb', 'He said "no" - and left. - èh? A - Bb'),
+        ("- Да. — Нет. - 5", "Да.#Нет. - 5"),
+    ],
+)
+def test_a_dash_behind_a_full_stop_is_that_of_another_speaker(cue: str, expected: str) -> None:
+    document = read("srt", f"1\n00:00:01,000 --> 00:00:02,500\n{cue}\n")
+    assert [line.text.replace("\ufffc", "#") for line, _ in document.texts.entries] == [expected]
+    assert translated(document).decode().endswith(f"\n{cue.upper()}\n")

@@ -173,4 +173,9 @@ def test_wrapped_sentences_are_joined_and_wrapped_again(model: Path, tmp_path: P
 
 def test_html_is_translated_from_python(model: Path, capitals: list[str]) -> None:
     page = '<p title="a">Hi <b>you</b> &amp; me</p>'
-    assert translate_html(Translator.load(model), page) == '<p title="A">HI <b>YOU</b> &amp; ME</p>'
+    translator = Translator.load(model)
+    assert translate_html(translator, page) == '<p title="A">HI <b>YOU</b> &amp; ME</p>'
+    with pytest.raises(TypeError, match="translate_html: expected a string, found None"):
+        translate_html(translator, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="options: expected what Translator"):
+        translate_html(translator, page, "it")  # type: ignore[arg-type]
