@@ -37,8 +37,8 @@ from nmt.evaluation.metrics import measure
 from nmt.formats.ctranslate2 import write_ctranslate2
 from nmt.kernels.device import set_threads
 from nmt.kernels.machine import reuse_freed_ram
-from nmt.model.checkpoint import LoadedModel, load_model
-from nmt.model.stored import resolve_model
+from nmt.model.checkpoint import load_model
+from nmt.model.stored import LoadedModel, resolve_model
 from nmt.text.languages import target_language
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines

@@ -19,6 +19,7 @@ this script, not a GPU.
 
 import argparse
 import contextlib
+import gc
 import gzip
 import json
 import os
@@ -286,6 +287,7 @@ def updates(setup: Setup) -> Iterator[Row]:
         yield Row(f"{name}: first update, s", round(first, 1))
         print(f"  {name}: {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
         del trained, batches
+        gc.collect()  # its recordings are in a reference cycle
         if setup.device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -361,6 +363,7 @@ def searches(setup: Setup) -> Iterator[Row]:
             options = search_options(beam, batch_tokens=budget)
             seconds, tokens = min(timed(engine, sentences, options) for _ in range(3))
             yield Row(f"beam {beam}, batches of {budget:,} tokens: target tokens/s", round(tokens / seconds))
+    engine.kernels.release_memory()
 
 
 def timed(engine: TorchEngine, sentences: list[list[int]], options: SearchOptions) -> tuple[float, int]:

@@ -40,10 +40,11 @@ from nmt.config import (
 )
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.native_engine import NativeEngine
-from nmt.kernels.device import native_model
+from nmt.kernels.native import laid_out
 from nmt.kernels.reference import Precision
 from nmt.model import checkpoint
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.checkpoint import TorchModel
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.files import new_directory, write_digested
@@ -170,17 +171,17 @@ def tiny_loaded_model(tokenizers: Tokenizers | None = None, language: str = "it"
     with torch.no_grad():
         model.output.weight.mul_(4)
         model.output.weight[EOS] *= 3  # otherwise random models rarely predict the end
-    settings = DecodeSettings(beam=2, batch_tokens=512)
-    return LoadedModel(model, tokenizers, Languages(source="en", target=language), settings, longest_source=200)
+    languages, decode = Languages(source="en", target=language), DecodeSettings(beam=2, batch_tokens=512)
+    return TorchModel(shape, tokenizers, languages, decode, longest_source=200, in_torch=model)
 
 
 def native_engine(models: Sequence[Transformer], precision: Precision = "fp32", threads: int = 1) -> NativeEngine:
     """Return models laid out for the kernels in C++, on machines that have these."""
-    laid_out = [
-        native_model(model.settings, dict(model.named_parameters()), model.output.out_features, precision)
-        for model in models
-    ]
-    found = [one for one in laid_out if one is not None]
+    found = []
+    for model in models:
+        weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+        if (native := laid_out(model.settings, weights, model.output.out_features, precision)) is not None:
+            found.append(native)
     if len(found) < len(models):
         pytest.skip(f"there are no kernels for this model in {precision} here")
     runtime = RuntimeSettings(device="cpu", precision="fp32")

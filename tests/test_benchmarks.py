@@ -154,7 +154,7 @@ def test_a_failed_check_is_shown_and_ends_with_exit_code_1(
     monkeypatch.setattr(gpu, "LARGEST_DIFFERENCE", {"fp32": 0.0})
     outputs = iter(range(100))
     monkeypatch.setattr(
-        gpu, "search", lambda models, sentences, *_: [[Hypothesis([next(outputs)], 0.0, 0.0)]] * len(sentences)
+        gpu, "search", lambda models, sentences, *_: [[Hypothesis([next(outputs)], 0.0)]] * len(sentences)
     )
     for name in ("machine", "resuming", "out_of_memory", "updates", "searches", "training"):
         monkeypatch.setattr(gpu, name, lambda setup: [])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.batching.batch import assemble
+from nmt.batching.batch import Batch, assemble
 from nmt.commands import train as command
 from nmt.commands.train import train
 from nmt.config import (
@@ -20,7 +20,8 @@ from nmt.config import (
     TokenizerSettings,
     load_recipe,
 )
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.checkpoint import TorchModel
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.glossary import Glossary
@@ -50,9 +51,9 @@ def loaded_on(device: torch.device, seed: int = 0, **variant: Any) -> LoadedMode
     tokenizer = Tokenizer.train(WORDS * 4, TokenizerSettings(vocab_size=285))
     torch.manual_seed(seed)
     shape = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, feed_forward=32, heads=2, **variant)
-    model = Transformer(shape, len(tokenizer), len(tokenizer)).to(device)
-    settings = DecodeSettings(beam=3, max_length=SHORT_OUTPUT)
-    return LoadedModel(model, Tokenizers(tokenizer, tokenizer), Languages(source="en", target="it"), settings, 200)
+    model = Transformer(shape, len(tokenizer), len(tokenizer)).to(device).eval()
+    languages, settings = Languages(source="en", target="it"), DecodeSettings(beam=3, max_length=SHORT_OUTPUT)
+    return TorchModel(shape, Tokenizers(tokenizer, tokenizer), languages, settings, 200, in_torch=model)
 
 
 Outputs = tuple[list[Any], list[float]]
@@ -124,6 +125,23 @@ def test_ensemble_forced_scoring_alignment_and_glossary_on_another_device_equal_
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_steps_attention_and_vectors_on_another_device_equal_cpu(variant: dict[str, Any]) -> None:
+    def numbers(device: torch.device) -> tuple[list[str], list[torch.Tensor]]:
+        translator = Translator(loaded_on(device, **variant), RuntimeSettings(device="cpu"))
+        steps, attention = translator.steps(WORDS[1], top=3), translator.attention(WORDS[1])
+        probabilities = torch.tensor([probability for step in steps for _, probability in step.best])
+        tensors = [probabilities, attention.encoder, attention.decoder, attention.cross, translator.encode(WORDS)]
+        return [piece for step in steps for piece, _ in step.best], tensors
+
+    pieces, expected = numbers(CPU)
+    with OtherDevice():
+        found_pieces, found = numbers(OTHER)
+    assert found_pieces == pieces
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_training_on_another_device_equals_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: dict[str, Any]
 ) -> None:
@@ -153,6 +171,10 @@ def test_training_on_another_device_equals_cpu(
     assert len(losses("there")) > 3
 
 
+def numbers_in(batch: Batch) -> int:
+    return len(batch.labels) + sum(3 * len(side.ids) + len(side.tiles) for side in (batch.source, batch.target))
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_update_sends_a_batch_at_once_and_receives_its_results_at_once(variant: dict[str, Any]) -> None:
     """Besides whether they are finite, which kernels for GPUs do not ask for."""
@@ -163,6 +185,6 @@ def test_update_sends_a_batch_at_once_and_receives_its_results_at_once(variant: 
         batches = [assemble([(source, target)] * groups) for groups in (1, 3)]
         device.transfers.update(sent=[], received=[])
         found = updater.update(batches, 1, 80)
-        assert device.transfers == {"sent": [batch.buffer.numel() for batch in batches], "received": [1]}
+        assert device.transfers == {"sent": [numbers_in(batch) for batch in batches], "received": [1]}
         found.results()
         assert device.transfers["received"] == [1, 3]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -51,15 +50,15 @@ class Rows:
         offsets = _offsets(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]) if missing else lengths)
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
-        arrays = (ids, _positions(offsets), _sentence_numbers(offsets), offsets[_filled(tiles, len(ids) * 2)])
-        numbers, positions, sentence_numbers, edges = (torch.from_numpy(array.astype(np.int32)) for array in arrays)
-        return cls(numbers, positions, sentence_numbers, edges, offsets)
+        return cls.of_arrays(ids, offsets, _filled(tiles, len(ids) * 2))
 
     @classmethod
-    def of_padded(cls, ids: Tensor, mask: Tensor | None = None) -> "Rows":
-        """Return the rows of padded ids (B, L) with their mask (B, L), True at tokens; no mask: all are tokens."""
-        lengths = [ids.size(1)] * len(ids) if mask is None else mask.sum(1).tolist()
-        return cls.of([row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]).to(ids.device)
+    def of_arrays(cls, ids: Indices, offsets: Indices, edges: Indices, groups: tuple[int, ...] = ()) -> "Rows":
+        """Return rows for the first sentence of each tile, and the number of sentences (P+1)."""
+        numbers = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+        tensors = [torch.from_numpy(x.astype(np.int32)) for x in (ids, positions, numbers, offsets[edges])]
+        return cls(tensors[0], tensors[1], tensors[2], tensors[3], offsets, groups)
 
     def to(self, device: torch.device) -> "Rows":
         """Return the rows on a device."""
@@ -67,9 +66,18 @@ class Rows:
 
     def copied(self, send: Callable[[Tensor], Tensor]) -> "Rows":
         """Return the rows with their tensors copied by `send`, which is called once for all of them."""
-        tensors = self.ids, self.positions, self.sentences, self.tiles
-        ids, positions, sentences, tiles = torch.split(send(torch.cat(tensors)), [len(tensor) for tensor in tensors])
+        *by_token, tiles = _copied((*self.by_token, self.tiles), send)
+        return self.with_tensors(by_token, tiles)
+
+    def with_tensors(self, by_token: Sequence[Tensor], tiles: Tensor) -> "Rows":
+        """Return the rows with copies of their tensors."""
+        ids, positions, sentences = by_token
         return Rows(ids, positions, sentences, tiles, self.offsets, self.groups)
+
+    @property
+    def by_token(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The tensors with a number for each token (N)."""
+        return self.ids, self.positions, self.sentences
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -144,58 +152,33 @@ def same_tiles(source: Rows, target: Rows) -> tuple[Rows, Rows]:
     return tiled(source), tiled(target)
 
 
-class Layout(NamedTuple):
-    """The numbers of rows M and N of a batch, which determine the places of its parts in its buffer."""
-
-    source: int
-    target: int
-
-    @property
-    def parts(self) -> list[int]:
-        """The lengths of ids, positions and sentences of both sides, of the labels, and of the tiles of both sides."""
-        return [self.source] * 3 + [self.target] * 4 + [most_tiles(sum(self)) + 1] * 2
-
-
 @dataclass(frozen=True)
 class Batch:
-    """Input and expected output of one forward pass, in one buffer of int32, which goes to a device in one copy."""
+    """Input and expected output of one forward pass."""
 
-    buffer: Tensor
-    layout: Layout
-    offsets: tuple[NDArray[np.int64], NDArray[np.int64]]  # of both sides, see `Rows.offsets`
-    groups: tuple[int, ...]
+    source: Rows  # each sentence w1 … wn </s>
+    target: Rows  # the input of the decoder: <s> w1 … wn of each sentence
+    labels: Tensor  # (N) the expected output: w1 … wn </s> of each sentence; padding at rows without a loss
     source_tokens: int
     target_tokens: int  # that have a loss
 
-    @cached_property
-    def _views(self) -> tuple[Tensor, ...]:
-        return torch.split(self.buffer, self.layout.parts)
-
-    @cached_property
-    def source(self) -> Rows:
-        """The source sentences, each w1 … wn </s>."""
-        ids, positions, sentences = self._views[:3]
-        return Rows(ids, positions, sentences, self._views[7], self.offsets[0], self.groups)
-
-    @cached_property
-    def target(self) -> Rows:
-        """The input of the decoder: <s> w1 … wn of each sentence."""
-        ids, positions, sentences = self._views[3:6]
-        return Rows(ids, positions, sentences, self._views[8], self.offsets[1], self.groups)
-
-    @property
-    def labels(self) -> Tensor:
-        """The expected output (N): w1 … wn </s> of each sentence; padding at rows without a loss."""
-        return self._views[6]
-
     def copied(self, send: Callable[[Tensor], Tensor]) -> "Batch":
-        """Return the batch with its buffer copied by `send`."""
-        return replace(self, buffer=send(self.buffer))
+        """Return the batch with its tensors copied by `send`, which is called once for all of them."""
+        source, target = self.source, self.target
+        # the tiles come last: so the others are aligned in a batch that is filled to multiples of TILE
+        tensors = (*source.by_token, *target.by_token, self.labels, source.tiles, target.tiles)
+        *by_token, labels, source_tiles, target_tiles = _copied(tensors, send)
+        return replace(
+            self,
+            source=source.with_tensors(by_token[:3], source_tiles),
+            target=target.with_tensors(by_token[3:], target_tiles),
+            labels=labels,
+        )
 
     @property
     def recorded_shape(self) -> object:
         """What a recorded pass depends on, besides values."""
-        return self.layout, self.source.recorded_shape, self.target.recorded_shape
+        return self.source.recorded_shape, self.target.recorded_shape
 
 
 def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
@@ -209,29 +192,24 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
         for sides in (list(zip(*groups, strict=True)) or [(), ()])
     )
     source_tokens, target_tokens = int(source_lengths.sum()), int(target_lengths.sum())
-    rows = source_tokens, target_tokens
-    layout = Layout(*(rows if sizes is None else sizes(*rows)))
-    fillers = _filler_lengths(layout.source - source_tokens, layout.target - target_tokens)
+    rows = (source_tokens, target_tokens) if sizes is None else sizes(source_tokens, target_tokens)
+    fillers = _filler_lengths(rows[0] - source_tokens, rows[1] - target_tokens)
     lengths = [np.concatenate(pair) for pair in zip((source_lengths, target_lengths), fillers, strict=True)]
     offsets = _offsets(lengths[0]), _offsets(lengths[1])
     ends = [side[1 : len(source_lengths) + 1] - 1 for side in offsets]  # of sentences that are not fillers
 
-    source, labels = np.full(layout.source, EOS), np.full(layout.target, PAD)
+    source, labels = np.full(rows[0], EOS), np.full(rows[1], PAD)
     source[np.delete(np.arange(source_tokens), ends[0])] = _ids(groups, 0)
     labels[np.delete(np.arange(target_tokens), ends[1])] = _ids(groups, 1)
     labels[ends[1]] = EOS
     decoder_input = np.roll(labels, 1)
     decoder_input[offsets[1][:-1][lengths[1] > 0]] = BOS
-    edges = _filled(tile_edges(*offsets), layout.source + layout.target)
-    arrays = (
-        *(source, _positions(offsets[0]), _sentence_numbers(offsets[0])),
-        *(decoder_input, _positions(offsets[1]), _sentence_numbers(offsets[1]), labels),
-        *(offsets[0][edges], offsets[1][edges]),
-    )
-    buffer = torch.from_numpy(np.concatenate(arrays).astype(np.int32))
+    edges = _filled(tile_edges(*offsets), sum(rows))
     starts = np.cumsum([len(pairs[0].lengths) for pairs in groups])  # the last one: the first filler
     group_starts = tuple(int(start) for start in starts if start < len(lengths[0]))
-    return Batch(buffer, layout, offsets, group_starts, source_tokens, target_tokens)
+    source_rows = Rows.of_arrays(source, offsets[0], edges, group_starts)
+    target_rows = Rows.of_arrays(decoder_input, offsets[1], edges, group_starts)
+    return Batch(source_rows, target_rows, torch.from_numpy(labels.astype(np.int32)), source_tokens, target_tokens)
 
 
 def tile_edges(source: Indices, target: Indices) -> list[int]:
@@ -260,16 +238,13 @@ def _filled(edges: list[int], rows: int) -> Indices:
     return np.array(edges + edges[-1:] * (most_tiles(rows) + 1 - len(edges)))
 
 
+def _copied(tensors: Sequence[Tensor], send: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+    """Return copies of tensors; `send` copies all of them, one behind the other."""
+    return torch.split(send(torch.cat(list(tensors))), [len(tensor) for tensor in tensors])
+
+
 def _offsets(lengths: Indices) -> Indices:
     return np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _positions(offsets: Indices) -> Indices:
-    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
-
-
-def _sentence_numbers(offsets: Indices) -> Indices:
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
 def _ids(groups: Sequence[Pairs], side: int) -> Indices:

@@ -13,8 +13,8 @@ from torch import Tensor
 from nmt.config import load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model, write_model
-from nmt.model.stored import largest_limits, resolve_model
+from nmt.model.checkpoint import load_model, write_model
+from nmt.model.stored import LoadedModel, largest_limits, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
 from nmt.training.progress import RUN, read_progress

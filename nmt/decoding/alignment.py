@@ -6,7 +6,7 @@ tokens of a sentence, without `</s>`; A anchors, C heads.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,8 @@ from nmt.decoding.native_engine import Engine
 from nmt.decoding.results import Pair
 from nmt.errors import ModelError
 from nmt.kernels.constant_products import Floats
-from nmt.model.stored import AlignmentHeads, StoredModel
+from nmt.model.stored import AlignmentHeads, LoadedModel
 from nmt.text.words import Links, is_punctuation, words_of_pieces
-
-if TYPE_CHECKING:
-    from nmt.model.checkpoint import LoadedModel
 
 
 def default_heads(settings: ModelSettings) -> AlignmentHeads:
@@ -31,7 +28,7 @@ def default_heads(settings: ModelSettings) -> AlignmentHeads:
 
 def align(
     engine: Engine,
-    loaded: "LoadedModel | StoredModel",
+    loaded: LoadedModel,
     pairs: Sequence[tuple[str, str]],
     budget: int,
     tags: Sequence[int] = (),

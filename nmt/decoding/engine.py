@@ -20,13 +20,18 @@ from nmt.decoding.results import Forced, Head, Hypothesis, Pair, pair_too_long, 
 from nmt.decoding.search import Models, search
 from nmt.errors import ConfigError
 from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks
+from nmt.kernels.native_search import ACTIVE_HYPOTHESES
 from nmt.text.tokenizer import EOS
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
+# A search on a GPU that is kept with its recordings must not run twice at a time; and while an engine records, no other
+# one may wait for the GPU or release its memory.
+_LOCK = threading.Lock()
 
-class TorchEngine:
+
+class TorchEngine(Engine):
     """Models in torch, in evaluation mode on one device; it supports every option, device and model, see `Engine`.
 
     On a CPU, several threads compute one batch each; on other devices, batches are computed one at a time.
@@ -37,7 +42,6 @@ class TorchEngine:
         self.description = self.kernels.description
         self.uses_cores, self.search_scale = self.kernels.uses_cores, self.kernels.search_scale
         self.threads = torch.get_num_threads() if self.uses_cores else 1
-        self._lock = threading.Lock()
 
     @classmethod
     def of_models(cls, models: Models, runtime: RuntimeSettings) -> Self:
@@ -76,11 +80,12 @@ class TorchEngine:
         prefixes = prefixes or [()] * len(sentences)
         lengths = [len(ids) + 1 for ids in sentences]
         if self.kernels.steps_per_fetch > 1:
-            batches = list(classes_of_lengths(lengths))
+            # plain attention reads all positions of a slot, also in a search of shorter sentences
+            is_plain = not all(model.attends_by_kernels for model in self.models)
+            batches = list(classes_of_lengths(lengths, 16 if is_plain else 64))
         else:
-            # beam search drops almost half of its hypotheses
-            active = self.kernels.active_hypotheses
-            most = options.batch_tokens if active is None else active * min(2, options.width)
+            # twice as many places hold the same number of active hypotheses, as a beam search drops almost half of them
+            most = ACTIVE_HYPOTHESES * min(2, options.width) if self.uses_cores else options.batch_tokens
             batches = list(balanced_batches(lengths, options.width, options.batch_tokens, most, self.threads))
 
         def function(batch: Sequence[tuple[Ids, Ids]]) -> list[list[Hypothesis]]:
@@ -101,7 +106,7 @@ class TorchEngine:
     def run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:
         """Return the results of a function for each batch, in order. Several threads may call this method."""
         if not self.uses_cores:
-            with self._lock:  # a search that is kept with its recordings must not run twice at a time
+            with _LOCK:
                 return list(map(function, batches))
         try:
             return in_threads(function, batches, self.threads, partial(torch.set_num_threads, 1))
@@ -138,11 +143,12 @@ class TorchEngine:
         return results
 
 
-def classes_of_lengths(lengths: Sequence[int]) -> Iterator[list[int]]:
+def classes_of_lengths(lengths: Sequence[int], first: int = 64) -> Iterator[list[int]]:
     """Divide sentences into classes of 1 … 64, 65 … 256, 257 … 1024, … tokens, the longest first.
 
-    A search on a GPU has space for the longest sentence of all in each slot, and any number of sentences.
+    A search on a GPU has space for the longest sentence of all in each slot, and any number of sentences. `first` is
+    the longest of the first class, a power of four.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    for _, indices in groupby(order, key=lambda i: max(3, (lengths[i] - 1).bit_length() - 3) // 2):
+    for _, indices in groupby(order, key=lambda i: -(-(max(first, lengths[i]) - 1).bit_length() // 2)):
         yield list(indices)

@@ -1,8 +1,9 @@
 """Search for the translations of many sentences on a CPU without torch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt.decoding.batches import balanced_batches, in_batches, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
@@ -19,25 +20,27 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 
-class Engine(Protocol):
-    """The interface of search and forced decoding with one model or several."""
+class Engine(ABC):
+    """Search and forced decoding with one model or several."""
 
     description: str  # implementation, kind of device, and precision
     uses_cores: bool  # whether batches are searched in parallel, one on each core
     search_scale: int  # the factor on the default `decode.batch_tokens`
+    threads: int  # among which batches are divided
+    # the function that computes requests of workers; None if workers compute everything themselves
+    answer: Callable[[Sequence[Any]], list[Any]] | None = None
 
     @property
     def problem(self) -> str | None:
         """The reason why faster kernels cannot be used here, None if they are used."""
-
-    @property
-    def threads(self) -> int:
-        """The number of threads among which batches are divided."""
+        return None
 
     @property
     def torch_engine(self) -> "TorchEngine":
         """The models in torch, for all but search and forced decoding; loading them takes seconds."""
+        raise AssertionError("this engine has no models")
 
+    @abstractmethod
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
     ) -> list[list[Hypothesis]]:
@@ -46,6 +49,7 @@ class Engine(Protocol):
         `prefixes` are the target ids that the hypotheses of each sentence begin with.
         """
 
+    @abstractmethod
     def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
         """Return the log-probabilities of given translations, and the attention of these heads, by the first model.
 
@@ -56,17 +60,12 @@ class Engine(Protocol):
 
     def for_worker(self, call: Callable[[object], Any]) -> "Engine":
         """Return the engine for a fork of this process; `call` sends a request to `answer` in this process."""
-
-    @property
-    def answer(self) -> Callable[[Sequence[Any]], list[Any]] | None:
-        """The function that computes requests of workers; None if workers compute everything themselves."""
+        raise AssertionError("this engine has no workers")
 
 
-class NativeEngine:
+class NativeEngine(Engine):
     """Models laid out for the kernels in C++; torch is loaded for what is neither a search nor forced decoding."""
 
-    problem: str | None = None
-    answer = None
     uses_cores, search_scale = True, 1
 
     def __init__(self, models: Sequence[NativeModel], load: "Callable[[], TorchEngine]", threads: int) -> None:
@@ -137,20 +136,13 @@ class ForceRequest(NamedTuple):
     heads: Sequence[Head]
 
 
-class RemoteEngine:
+class RemoteEngine(Engine):
     """An engine without models: it sends requests to another process, or to another function."""
 
-    answer = None
-
     def __init__(self, engine: Engine, call: Callable[[object], Any]) -> None:
-        self.description, self.problem, self.threads = engine.description, engine.problem, engine.threads
+        self.description, self.threads = engine.description, engine.threads
         self.uses_cores, self.search_scale = engine.uses_cores, engine.search_scale
         self._call = call
-
-    @property
-    def torch_engine(self) -> "TorchEngine":
-        """Raise AssertionError: the models are in another process."""
-        raise AssertionError("a remote engine has no models")
 
     def search(
         self, sentences: Sequence[Ids], options: SearchOptions, prefixes: Sequence[Ids] | None = None
@@ -167,7 +159,3 @@ class RemoteEngine:
             return []
         forced: list[Forced] = self._call(ForceRequest(pairs, budget, heads))
         return forced
-
-    def for_worker(self, call: Callable[[object], Any]) -> Engine:
-        """Raise AssertionError: a worker has no workers."""
-        raise AssertionError("a worker has no workers")

@@ -56,6 +56,11 @@ class SearchOptions(DecodeSettings):
         """Number of hypotheses of a sentence that are extended at a time."""
         return self.beam if self.sampling is None else self.n_best
 
+    @property
+    def changes_logits(self) -> bool:
+        """Whether a rule needs the logits of all tokens in each step, not only the best ones."""
+        return self.no_repeat_ngram is not None or self.sampling is not None
+
     def penalty(self, length: int) -> float:
         """Return the divisor of a log-probability for an output of this length: ((5 + L) / 6)^α.
 

@@ -16,15 +16,10 @@ Head = tuple[int, int]  # a head of the attention from decoder to source: layer 
 
 
 class Hypothesis(NamedTuple):
-    """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`.
-
-    `normalized` is `log_prob` divided by the length penalty: the number that hypotheses, other than samples, are ranked
-    by.
-    """
+    """A finished translation: tokens without `<s>` and `</s>`, and its log-probability with `</s>`."""
 
     tokens: list[int]
     log_prob: float
-    normalized: float
 
 
 def hypotheses(
@@ -33,9 +28,10 @@ def hypotheses(
     """Return the finished hypotheses of a sentence, best first, from rows of a state. Raises ModelError if it has none.
 
     In that case, log-probabilities of the model are NaN or all -inf: nothing else ends a search without a hypothesis.
+    The best one has the largest log-probability divided by the length penalty; samples are not penalized.
     """
     finished = [
-        Hypothesis(ids[1:length], log_prob, log_prob / options.penalty(length))
+        Hypothesis(ids[1:length], log_prob)
         for ids, log_prob, length in zip(tokens, log_probs, lengths, strict=True)
         if length
     ]
@@ -44,7 +40,9 @@ def hypotheses(
             "the model's log-probabilities are not numbers: its weights are damaged, or its training diverged; "
             "take an earlier checkpoint"
         )
-    return sorted(finished, key=lambda item: -(item.normalized if options.sampling is None else item.log_prob))
+    if options.sampling is not None:
+        return sorted(finished, key=lambda item: -item.log_prob)
+    return sorted(finished, key=lambda item: -item.log_prob / options.penalty(len(item.tokens) + 1))
 
 
 @dataclass(frozen=True)

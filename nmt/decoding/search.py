@@ -26,7 +26,7 @@ from nmt.decoding.results import Hypothesis, hypotheses
 from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.errors import is_oom
 from nmt.kernels.reference import Places, largest
-from nmt.model.cache import DecoderCache
+from nmt.model.cache import DecoderCache, cache_numbers
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 
@@ -89,12 +89,13 @@ def search(
     make = partial(Search, models, options, size, any(prefixes))
     if observer is not None:
         return make().run(searched, observer)
+    key = *map(id, models), options.model_dump_json(), size, any(prefixes)
+    numbers = size[0] * sum(cache_numbers(model.settings, *size[1:], options.width) for model in models)
     try:
-        key = *map(id, models), options.model_dump_json(), size, any(prefixes)
-        return kernels.reuse(key, size[0] * size[1] * options.width, make).run(searched)
+        return kernels.reuse(key, numbers * (kernels.dtype or torch.float32).itemsize, make).run(searched)
     except (RuntimeError, MemoryError) as error:
         if is_oom(error):
-            kernels.reduce_search_size(size)
+            kernels.reduce_search_size(key, size)
         raise
 
 
@@ -205,7 +206,7 @@ class Search:
         lengths = beams.lengths[sentences]
         must_end = beams.limits[sentences] == lengths
         count = 1 if self._is_greedy else options.beam + 1
-        if self._required is None and options.no_repeat_ngram is None and options.sampling is None:
+        if self._required is None and not options.changes_logits:
             as_log_probs = options.log_probs or not self._is_greedy
             return self.kernels.best_tokens(logits, must_end, count, as_log_probs)
         logits = logits.float()

@@ -11,7 +11,7 @@ from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Pair
 from nmt.errors import DataError, ModelError
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import LoadedModel
 from nmt.text.normalize import normalize
 
 # The exported model: returns the log-probability of each target token and of `</s>`, for pairs of ids.
@@ -52,7 +52,7 @@ def compare_exported(loaded: LoadedModel, exported: Score, lines: Sequence[str],
     numbers = [number for number, line in enumerate(lines, start=1) if normalize(line)]
     if not numbers:
         raise DataError("--lines: every line is empty; expected sentences to compare log-probabilities of")
-    most = min(_LONGEST, loaded.model.settings.longest - 1)
+    most = min(_LONGEST, loaded.settings.longest - 1)
     sources = [[*tags[number % len(tags)], *source.encode(lines[number - 1])][:most] for number in numbers]
     options = SearchOptions(beam=1)
     hypotheses = engine.search(sources, options)

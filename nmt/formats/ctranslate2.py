@@ -19,8 +19,8 @@ from nmt.decoding.results import Pair
 from nmt.errors import ConfigError
 from nmt.formats import library
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.checkpoint import LoadedModel
 from nmt.model.positions import Relative, sinusoids
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Embedding, FeedForward, Sublayer, Transformer
 
 POSITIONS = 2048  # rows in the table of sinusoids, the longest possible sentence and translation
@@ -32,7 +32,7 @@ def write_ctranslate2(directory: Path, loaded: LoadedModel, quantization: str) -
     Raises ConfigError if CTranslate2 is not installed, or lacks the attention score of the model.
     """
     specs = library("ctranslate2").specs
-    settings = loaded.model.settings
+    settings = loaded.settings
     if settings.attention_score != "scaled_dot":
         raise ConfigError(
             f"model.attention_score: found {settings.attention_score}, but CTranslate2 has scaled_dot only; "

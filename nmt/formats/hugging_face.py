@@ -27,8 +27,8 @@ from nmt.config import Languages, ModelSettings
 from nmt.decoding.results import Pair
 from nmt.errors import ConfigError, ModelError
 from nmt.formats import library
-from nmt.model.checkpoint import LoadedModel, write_tensors
-from nmt.model.stored import WEIGHTS_FILE
+from nmt.model.checkpoint import write_tensors
+from nmt.model.stored import WEIGHTS_FILE, LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -60,7 +60,7 @@ def write_hugging_face(directory: Path, loaded: LoadedModel) -> None:
 
     Raises ConfigError with the key that neither architecture supports.
     """
-    check_fits(loaded.model.settings)
+    check_fits(loaded.settings)
     with torch.no_grad():
         weights = {name: weight.cpu().clone().contiguous() for name, weight in _weights(loaded)}
     write_tensors(weights, directory / WEIGHTS_FILE)
@@ -126,7 +126,7 @@ def sines_first(dim: int) -> Tensor:
 
 def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights with their names in transformers, a tied matrix once."""
-    model, order = loaded.model, sines_first(loaded.model.settings.dim)
+    model, order = loaded.model, sines_first(loaded.settings.dim)
     sizes = {"source": len(loaded.tokenizers.source), "target": len(loaded.tokenizers.target)}  # without padding
     for name, matrix, side in embedding_tensors(model):
         yield name, matrix[: sizes[side], order]
@@ -138,7 +138,7 @@ def _weights(loaded: LoadedModel) -> Iterator[tuple[str, Tensor]]:
 
 def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
     """Return the JSON files by name."""
-    settings, tokenizers, languages = loaded.model.settings, loaded.tokenizers, loaded.languages
+    settings, tokenizers, languages = loaded.settings, loaded.tokenizers, loaded.languages
     ids: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
     ids |= {"decoder_start_token_id": BOS, "forced_eos_token_id": None}
     marian, tied = settings.norm == "post", settings.tied_embeddings

@@ -40,7 +40,8 @@ from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.formats.hugging_face import embedding_tensors, layer_tensors, sines_first
 from nmt.formats.sentencepiece_file import SPECIAL, pieces_of, tokenizer_of
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.checkpoint import TorchModel
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.files import parse_json
 from nmt.text.languages import is_language, primary_code
@@ -98,7 +99,8 @@ def import_model(path: Path, languages: str | None) -> LoadedModel:
             _fill(model, foreign, rows)
             decode = DecodeSettings(beam=foreign.settings.get("num_beams") or 4, max_length=MaxLength(extra=50))
             chosen = _languages(foreign, [*tags.values()], languages, path)
-    return LoadedModel(model.eval(), Tokenizers(source, target), chosen, decode, _LONGEST_SOURCE)
+    tokenizers, in_torch = Tokenizers(source, target), model.eval()
+    return TorchModel(settings, tokenizers, chosen, decode, _LONGEST_SOURCE, in_torch=in_torch)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import sentencepiece
 import torch
 
 from nmt.formats.sentencepiece_file import pieces_of, type_of, with_pieces
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.checkpoint import TorchModel
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import SPACE_MARK, Tokenizer, Tokenizers
 
@@ -23,9 +23,9 @@ _FIRST = 0x10000  # the character that stands for id 0; a million follow
 
 
 @torch.no_grad()
-def with_new_pieces(loaded: LoadedModel, source: Sequence[str], target: Sequence[str], number: int) -> LoadedModel:
+def with_new_pieces(loaded: TorchModel, source: Sequence[str], target: Sequence[str], number: int) -> TorchModel:
     """Return a model with new pieces of source and target lines, at most `number` for each tokenizer."""
-    old, settings = loaded.tokenizers, loaded.model.settings
+    old, settings = loaded.tokenizers, loaded.settings
     sides, texts = ([old.source], [[*source, *target]]) if old.shared else ([old.source, old.target], [source, target])
     used = [new_pieces(side, text, number) for side, text in zip(sides, texts, strict=True)]
     # one vocabulary may have two tokenizers, as Marian has: both have all pieces, but use only their own
@@ -40,7 +40,7 @@ def with_new_pieces(loaded: LoadedModel, source: Sequence[str], target: Sequence
             side = 0 if name.startswith("source") else -1
             for row, spelling in enumerate(added[side].values(), start=len(sides[side])):
                 weight[row] = before[name][spelling].mean(0)
-    return replace(loaded, model=model, tokenizers=Tokenizers(extended[0], extended[-1]))
+    return replace(loaded, in_torch=model, tokenizers=Tokenizers(extended[0], extended[-1]))
 
 
 def new_pieces(tokenizer: Tokenizer, lines: Sequence[str], number: int) -> dict[str, list[int]]:

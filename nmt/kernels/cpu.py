@@ -19,7 +19,6 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.kernels import attention_rows, compiling
-from nmt.kernels.native_search import ACTIVE_HYPOTHESES
 from nmt.kernels.reference import Kernels, Precision
 
 _MIN_ROWS = 16  # with fewer, the call of oneDNN costs more than the product
@@ -47,7 +46,6 @@ class CpuKernels(Kernels):
     chunk_logits = 2**22  # so many fit in the processor's caches
     fuses_step = True
     uses_cores = True
-    active_hypotheses = ACTIVE_HYPOTHESES
     # measured: 28 % for the demo, 54 % for dim 256 and 4,096 tokens (benchmarks/RESULTS.md); training in bf16 reaches
     # 80 % of the rate in fp32
     utilization = (0.2, 1.0)

@@ -7,9 +7,9 @@ N rows, I inputs, O outputs, D width, V vocabulary.
 """
 
 import gc
-import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, cast
 
 import torch
@@ -21,11 +21,11 @@ from nmt.kernels import triton_attention, triton_loss, triton_rows, triton_searc
 from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result
 
 _SIZES = 16  # a side is filled to a multiple of 1/16 of the target rows of most batches
-_MOST_KEPT, _KEPT_TOKENS = 32, 2**15  # of kept searches: their number, and their sizes together for a scale of 1
+_MOST_KEPT = 128  # searches
+_WORKSPACES = 2**26  # bytes of the workspaces of cuBLAS that a recorded search has, at most
 _MOST_RECORDED_ROWS = 2**14  # of an encoder pass: with more, recording saves no time, and results take gigabytes
 _SLOT = 64  # a slot counts as at least so many source tokens, since it also has V logits and space for the output
 _MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
-_RECORDING = threading.Lock()  # for one recording at a time, since its start synchronizes with the whole GPU
 
 
 class CudaKernels(Kernels):
@@ -47,11 +47,13 @@ class CudaKernels(Kernels):
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.site = 0  # number of the last dropout in the forward pass
         self._update: _Recorded[Any, Any] | None = None  # the recorded update of a training run
-        self._kept: dict[object, tuple[int, object]] = {}  # sizes and searches, the least recently used first
+        self._kept: dict[object, tuple[int, object]] = {}  # searches and their bytes, the least recently used first
+        self._most_kept_bytes = 2**30
         self._out_of_memory = Counter[tuple[int, int]]()  # OOMs of searches, by their source and target positions
         if device.type == "cuda":  # else this is Triton's interpreter
-            gibibytes = torch.cuda.get_device_properties(device).total_memory >> 30
-            self.search_scale = max(4, min(64, 1 << gibibytes.bit_length() - 1))
+            memory = torch.cuda.get_device_properties(device).total_memory
+            self._most_kept_bytes = memory // 2
+            self.search_scale = max(4, min(64, 1 << (memory >> 30).bit_length() - 1))
         self._rounded: Tensor | None = None  # all weights of the training in the type of products
         self._rounded_from = 0  # the address of the weights of `_rounded`; 0 if these have changed since
 
@@ -172,18 +174,20 @@ class CudaKernels(Kernels):
 
         return call
 
-    def reuse(self, key: object, tokens: int, make: Callable[[], Result]) -> Result:
-        """Keep the last searches with their recordings: a few large ones, or more small ones."""
+    def reuse(self, key: object, size: int, make: Callable[[], Result]) -> Result:
+        """Keep the last searches with their recordings, in at most half of the memory."""
         search = self._kept.pop(key, (0, None))[1] or make()
-        self._kept[key] = tokens, search
-        limit = _KEPT_TOKENS * self.search_scale
+        self._kept[key] = size + _WORKSPACES, search
+        limit = self._most_kept_bytes
         while len(self._kept) > 1 and (len(self._kept) > _MOST_KEPT or sum(n for n, _ in self._kept.values()) > limit):
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()  # its last steps may still be computed
             del self._kept[next(iter(self._kept))]
         return cast(Result, search)
 
-    def reduce_search_size(self, size: tuple[int, int, int]) -> None:
+    def reduce_search_size(self, key: object, size: tuple[int, int, int]) -> None:
         """Halve the slots of searches of these lengths, unless another kept search may have filled the memory."""
-        if len(self._kept) <= 1:
+        if not self._kept.keys() - {key}:
             self._out_of_memory[size[1:]] += 1
 
     def logits_to_gradient(
@@ -329,20 +333,34 @@ class _Recorder:
 
 def _graph_of(function: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
     """Record a function in a CUDA graph without computing it. Raises RuntimeError if that is not possible."""
-    with _RECORDING:
-        graph, stream, gc_was_enabled = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
-        gc.disable()  # nothing that belongs to the GPU may be released meanwhile
-        try:
-            # with several GPUs, a thread of the collectives queries CUDA events meanwhile
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                function()
-        except RuntimeError:
-            torch.cuda.set_stream(stream)
-            raise
-        finally:
-            if gc_was_enabled:
-                gc.enable()
+    graph, stream, gc_was_enabled = torch.cuda.CUDAGraph(), torch.cuda.current_stream(), gc.isenabled()
+    gc.disable()  # nothing that belongs to the GPU may be released meanwhile
+    try:
+        # with several GPUs, a thread of the collectives queries CUDA events meanwhile
+        with _own_workspace(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            function()
+    except RuntimeError:
+        torch.cuda.set_stream(stream)
+        raise
+    finally:
+        if gc_was_enabled:
+            gc.enable()
     return graph
+
+
+@contextmanager
+def _own_workspace() -> Iterator[None]:
+    """Record matrix products with a workspace of cuBLAS in the memory of the recording.
+
+    Otherwise all recordings use the workspace of the first one, which belongs to a thread and a stream and which torch
+    2.13 releases when any of them is released (https://github.com/pytorch/pytorch/issues/193402).
+    """
+    torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]  # it cannot be made while recording
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 def _reason_not_to_record(error: RuntimeError, what: str) -> str:

@@ -5,19 +5,19 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from nmt import __version__
-from nmt.config import ModelSettings, Recipe, RuntimeSettings
+from nmt.config import Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, is_oom
+from nmt.kernels.constant_products import Floats
 from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.machine import has_amx, local_rank, prefers_bf16, thread_count
-from nmt.kernels.native import NativeModel, laid_out
 from nmt.kernels.reference import Kernels, Precision
 
 
@@ -67,14 +67,12 @@ def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int = 0) 
     return "bf16" if device.type == "cpu" and prefers_bf16(dim) else "fp32"
 
 
-def native_model(
-    settings: ModelSettings, weights: Mapping[str, Tensor], vocabulary: int, precision: str
-) -> NativeModel | None:
-    """Return a model in the layout of the C++ kernels; None without such kernels, or if its weights are not in RAM."""
+def arrays_of(model: nn.Module) -> dict[str, Floats] | None:
+    """Return the weights of a model by name, in fp32; None if they are not in RAM."""
+    weights = dict(model.named_parameters())
     if any(weight.device.type != "cpu" for weight in weights.values()):
         return None
-    arrays = {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
-    return laid_out(settings, arrays, vocabulary, precision)
+    return {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
 
 
 def environment(settings: RuntimeSettings) -> dict[str, str | int]:

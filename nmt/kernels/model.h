@@ -32,6 +32,7 @@ struct Output {  // of the decoder's hidden states
         return largest - std::max(CLOSE, 8 * (most / 127 * norm + scale * std::sqrt(squares)) / std::sqrt(12.0f));
     }
 
+    // Recompute the largest of eight-bit logits; x is rounded in place, as its product with all weights would round it.
     void refine(float* logits, float* x) const {
         std::fill_n(logits, EOS, -INFINITY);  // which are never generated
         Bfloat16 rounded;

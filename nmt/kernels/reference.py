@@ -20,7 +20,6 @@ Precision = Literal["fp32", "bf16", "int8"]
 # The residual stream x and the output y of the previous sublayer, which is not added to x yet, both (..., D).
 Residual = tuple[Tensor, Tensor | None]
 KeysValues = tuple[Tensor, Tensor]  # keys and values (B, H, S, d)
-Results = Callable[[], list[float]]  # waits until a device has computed numbers, and returns them
 Attention = Callable[[Tensor, KeysValues, Tensor | None], Tensor]  # of queries, keys and values, and mask; (B, H, T, d)
 Result = TypeVar("Result")
 Input = TypeVar("Input", Rows, Batch)
@@ -54,7 +53,6 @@ class Kernels:
     utilization: ClassVar[tuple[float, float]] = (0.05, 0.4)
     chunk_logits: ClassVar[int] = 2**25  # logits in memory at a time in training
     uses_cores: ClassVar[bool] = False  # whether batches are searched in parallel, one on each core
-    active_hypotheses: ClassVar[int | None] = None  # the most in a batch of a search; None: no limit
     search_scale: int = 1  # the factor on the default `decode.batch_tokens`
     # Steps of a search between two fetches of its state. With 1, each step computes only active hypotheses. With more,
     # each step computes all places, and the host reads the result of a fetch after it has dispatched the next steps.
@@ -193,15 +191,15 @@ class Kernels:
 
         return call
 
-    def reuse(self, key: object, tokens: int, make: Callable[[], Result]) -> Result:
+    def reuse(self, key: object, size: int, make: Callable[[], Result]) -> Result:
         """Return the search that was made for the same key, if its recordings can be replayed; else make one.
 
-        `tokens` is its size: the source positions of all slots, times the hypotheses of each.
+        `size` is that of its cache, in bytes.
         """
         return make()
 
-    def reduce_search_size(self, size: tuple[int, int, int]) -> None:
-        """Make `search_size` return fewer slots for these lengths, after a search of this size ran out of memory."""
+    def reduce_search_size(self, key: object, size: tuple[int, int, int]) -> None:
+        """Make `search_size` return fewer slots for these lengths, after the search of a key ran out of memory."""
 
     def loss(
         self,
@@ -280,11 +278,6 @@ class Kernels:
         optimizer.grad_scale = scale  # type: ignore[attr-defined]
         optimizer.found_inf = 1 - finite.float()  # type: ignore[attr-defined]
         optimizer.step()
-
-    def read_later(self, numbers: Tensor) -> Results:
-        """Return a function that waits for the device to compute these numbers, and returns them."""
-        fetched = self.fetch(numbers)
-        return lambda: list(map(float, fetched()[0].tolist()))
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return an operand of a product in the type of this precision."""

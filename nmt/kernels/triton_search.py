@@ -27,9 +27,10 @@ LOWEST = tl.constexpr(-1e30)  # less than any logit, and finite: infinity minus 
 
 
 def attend_step(queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None) -> Tensor:
-    """Return what `Kernels.attend_step` does, for rows in all places."""
+    """Return what `Kernels.attend_step` does, for rows in all places; queries and newest are columns of one matrix."""
     rows, dim = queries.shape
     assert rows == cells.size(1) * places.beam, "a row for each place"
+    assert newest is None or newest.stride(0) == queries.stride(0), "one stride for both"
     output = torch.empty(rows, dim, dtype=queries.dtype, device=queries.device)
     width = dim // heads
     constants = {

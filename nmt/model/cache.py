@@ -51,10 +51,15 @@ class DecoderCache:
         self.source_places.lengths.index_copy_(0, slots, lengths)
 
 
-def bytes_to_decode(settings: ModelSettings, vocabulary: int, source: int, target: int, beam: int) -> int:
-    """Return the most bytes that a line of S and P tokens takes in a beam search in fp32, besides the weights.
+def cache_numbers(settings: ModelSettings, source: int, target: int, beam: int) -> int:
+    """Return how many numbers the cache of a sentence of S and P tokens has: 2 L D (S + K P).
 
     Each decoder layer has a key and a value of width D for every source token, once, and for every target token of each
-    hypothesis; each hypothesis has V logits: 4 · (2 L D (S + K P) + K V).
+    hypothesis.
     """
-    return 4 * (2 * settings.decoder_layers * settings.dim * (source + beam * target) + beam * vocabulary)
+    return 2 * settings.decoder_layers * settings.dim * (source + beam * target)
+
+
+def bytes_to_decode(settings: ModelSettings, vocabulary: int, source: int, target: int, beam: int) -> int:
+    """Return the most bytes that a line takes in a beam search in fp32, besides the weights: cache and V logits."""
+    return 4 * (cache_numbers(settings, source, target, beam) + beam * vocabulary)

@@ -1,27 +1,28 @@
-"""A model in torch with all that translation needs: written as a model directory (`nmt.model.stored`), and read."""
+"""Models in torch: written as a model directory (`nmt.model.stored`), and read."""
 
 import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.config import DecodeSettings, Languages, ModelSettings
-from nmt.kernels.device import native_model
-from nmt.kernels.native import NativeModel
+from nmt.config import DecodeSettings
+from nmt.kernels.device import arrays_of
+from nmt.kernels.native import NativeModel, laid_out
 from nmt.model.stored import (
     CONFIG_FILE,
     FORMAT_VERSION,
     WEIGHTS_FILE,
     AlignmentHeads,
     Description,
+    LoadedModel,
     check_shapes,
     read_arrays,
     read_configuration,
@@ -29,35 +30,23 @@ from nmt.model.stored import (
 )
 from nmt.model.transformer import Transformer
 from nmt.system.files import settle, write_digested
-from nmt.text.tokenizer import Tokenizers
-
-_DESCRIBED = ("languages", "decode", "longest_source", "alignment")  # fields of both config.json and `LoadedModel`
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A model with all that translation needs."""
+class TorchModel(LoadedModel):
+    """A model whose weights are in torch."""
 
-    model: Transformer
-    tokenizers: Tokenizers
-    languages: Languages
-    decode: DecodeSettings
-    longest_source: int  # tokens of the longest source that is not split
-    alignment: AlignmentHeads | None = None  # measured when training ends; None before
+    in_torch: Transformer = field(kw_only=True)
 
-    @property
-    def settings(self) -> ModelSettings:
-        """The settings of the model."""
-        return self.model.settings
+    @cached_property
+    def model(self) -> Transformer:
+        """The model in torch."""
+        return self.in_torch
 
     def native(self, precision: str) -> NativeModel | None:
-        """Return the model in the layout of the C++ kernels, with its weights; None if they do not support it."""
-        weights = dict(self.model.named_parameters())
-        return native_model(self.settings, weights, len(self.tokenizers.target), precision)
-
-    def configuration(self) -> dict[str, Any]:
-        """Return the content of config.json, apart from what `write_model` adds."""
-        return Description(model=self.model.settings, **{name: getattr(self, name) for name in _DESCRIBED}).model_dump()
+        """Return the model in the layout of the C++ kernels; None without such kernels, or if it is not in RAM."""
+        weights = arrays_of(self.in_torch)
+        return None if weights is None else laid_out(self.settings, weights, len(self.tokenizers.target), precision)
 
 
 def write_model(
@@ -72,7 +61,14 @@ def write_model(
         write_tensors(content, directory / name)
     files = [*(directory / name for name in tensors), *loaded.tokenizers.save(directory)]
     settle(files)
-    content = loaded.configuration() | ({"averaged_from": averaged_from} if averaged_from else {})
+    description = Description(
+        languages=loaded.languages,
+        model=loaded.settings,
+        decode=loaded.decode,
+        longest_source=loaded.longest_source,
+        alignment=loaded.alignment,
+    )
+    content = description.model_dump() | ({"averaged_from": averaged_from} if averaged_from else {})
     write_digested(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
 
 
@@ -81,11 +77,11 @@ def weights_of(model: Transformer) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
 
 
-def load_model(directory: Path, device: torch.device) -> LoadedModel:
+def load_model(directory: Path, device: torch.device) -> TorchModel:
     """Read a model directory for torch. Raises what `read_model` does, ModelError for weights of another model."""
     stored = read_model(directory)
-    described = {name: getattr(stored, name) for name in _DESCRIBED}
-    return LoadedModel(stored.model.to(device), stored.tokenizers, **described)
+    described = stored.settings, stored.tokenizers, stored.languages, stored.decode, stored.longest_source
+    return TorchModel(*described, stored.alignment, in_torch=stored.model.to(device))
 
 
 def write_settings(directory: Path, decode: DecodeSettings, alignment: AlignmentHeads | None) -> None:

@@ -15,7 +15,7 @@ It is read without torch, which takes seconds to load.
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,17 +62,17 @@ class Description(Section):
 
 
 @dataclass(frozen=True)
-class StoredModel:
-    """A model as it is read from its directory, with all that translation needs."""
+class LoadedModel:
+    """A model with all that translation needs, as it is read from its directory."""
 
-    file: Path  # of the weights
-    weights: Mapping[str, Floats]  # by name, each tied matrix under its first one
     settings: ModelSettings
     tokenizers: Tokenizers
     languages: Languages
     decode: DecodeSettings
     longest_source: int  # tokens of the longest source that is not split
-    alignment: AlignmentHeads | None  # measured when training ends; None before
+    alignment: AlignmentHeads | None = None  # measured when training ends; None before
+    weights: Mapping[str, Floats] = field(default_factory=dict)  # by name, each tied matrix under its first one
+    file: Path = Path()  # of the weights
 
     @cached_property
     def model(self) -> "Transformer":
@@ -100,13 +100,13 @@ class StoredModel:
         return laid_out(self.settings, self.weights, target, precision)
 
 
-def read_model(directory: Path) -> StoredModel:
+def read_model(directory: Path) -> LoadedModel:
     """Read a model directory. Raises ModelError if it is not one, too new, damaged, or inconsistent."""
     configuration = read_configuration(directory)
     described = dict(description_of(directory, configuration))
     tokenizers = Tokenizers.load(directory, configuration["files"])
     file = directory / WEIGHTS_FILE
-    return StoredModel(file, read_arrays(file), described.pop("model"), tokenizers, **described)
+    return LoadedModel(described.pop("model"), tokenizers, **described, weights=read_arrays(file), file=file)
 
 
 def description_of(directory: Path, configuration: object = None) -> Description:

@@ -70,7 +70,11 @@ class Transformer(Computing):
         tokens; if None, all ids except padding are tokens. Logits at padding are 0.
         """
         is_token = source != PAD if source_mask is None else source_mask
-        sources, rows = same_tiles(Rows.of_padded(source, is_token), Rows.of_padded(target, target != PAD))
+        sides = (
+            Rows.of([row[:n] for row, n in zip(ids.tolist(), mask.sum(1).tolist(), strict=True)]).to(ids.device)
+            for ids, mask in ((source, is_token), (target, target != PAD))
+        )
+        sources, rows = same_tiles(*sides)
         logits = self.logits(self.decode(rows, self.encode(sources), sources))[:, : self.output.out_features]
         return F.pad(rows.grid(logits), (0, 0, 0, target.size(1) - rows.longest))
 
@@ -107,7 +111,8 @@ class Transformer(Computing):
     def decode_step(self, tokens: Tensor, cache: DecoderCache) -> Tensor:
         """Map the newest token of hypotheses to hidden states (N, D) and append it to the cache.
 
-        `tokens` (B, K) are those in all places, N of which are computed.
+        `tokens` (B, K) are those in all places, N of which are computed. Sets the positions of the cache and the rows
+        of its source, which the layers read.
         """
         places = cache.places
         cache.source_places.rows = places.rows
@@ -227,7 +232,10 @@ class Sublayer(Computing):
         self.norm = nn.LayerNorm(settings.dim, settings.norm_epsilon)
 
     def forward(self, residual: Residual, f: Callable[[Tensor], Tensor]) -> Residual:
-        """Return z = x + dropout(y) and f(norm(z)); with post-norm, norm(x + dropout(f(x))) and None."""
+        """Return the residual of the next sublayer: z = x + dropout(y) and f(norm(z)), which is not added yet.
+
+        With post-norm, norm(x + dropout(f(x))) and None.
+        """
         dropout = self.dropout if self.training else 0.0
         if self.pre:
             x, normalized = self.kernels.add_norm(residual, dropout, self.norm)
@@ -333,7 +341,7 @@ class AttentionWeights:
 
 
 @torch.inference_mode()
-def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> AttentionWeights:
+def attention_weights(model: Transformer, source: Sequence[int], target_in: Sequence[int]) -> AttentionWeights:
     """Return all attention weights for source ids (S) and target ids (T), which begin with `<s>` (teacher forcing).
 
     The kernels of a forward pass do not return weights, since they never hold a whole matrix of them. Here, each
@@ -341,7 +349,7 @@ def attention_weights(model: Transformer, source: Tensor, target_in: Tensor) -> 
     evaluation mode.
     """
     assert not model.training, "dropout would change the weights"
-    source_rows, target_rows = same_tiles(*(Rows.of_padded(ids.unsqueeze(0)) for ids in (source, target_in)))
+    source_rows, target_rows = same_tiles(*(Rows.of([ids]).to(model.device) for ids in (source, target_in)))
     encoder, decoder, cross = list[Tensor](), list[Tensor](), list[Tensor]()
     memory = model.encode(source_rows, encoder)
     model.decode(target_rows, memory, source_rows, [(decoder, cross)] * len(model.decoder))

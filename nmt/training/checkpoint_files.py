@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from nmt.model.checkpoint import LoadedModel, load_weights, weights_of, write_model
-from nmt.model.stored import CONFIG_FILE, WEIGHTS_FILE
+from nmt.model.checkpoint import load_weights, weights_of, write_model
+from nmt.model.stored import CONFIG_FILE, WEIGHTS_FILE, LoadedModel
 from nmt.system.files import disk_errors, write_digested
 from nmt.text.tokenizer import TOKENIZER_NAMES
 from nmt.training.optimizer import load_optimizer, optimizer_tensors

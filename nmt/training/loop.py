@@ -15,7 +15,7 @@ from nmt.batching.batch_stream import BatchStream, DataPosition, PrefetchedBatch
 from nmt.config import DecodeSettings, MaxLength, Recipe
 from nmt.errors import ModelError
 from nmt.kernels.device import choose_device
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.checkpoint import TorchModel
 from nmt.model.stored import description_of, largest_limits
 from nmt.model.transformer import attention_weights
 from nmt.system import distributed
@@ -63,7 +63,9 @@ class Training:
             limits.append((initial.decode.max_length, initial.longest_source))
         longest_output, longest = largest_limits(limits)
         decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or longest_output})
-        self.loaded = LoadedModel(self.model, corpus.tokenizers, recipe.languages, decode, longest_source=longest)
+        self.loaded = TorchModel(
+            recipe.model, corpus.tokenizers, recipe.languages, decode, longest, in_torch=self.model
+        )
         self._last_lap = 0.0
         self._problem: str | None = None  # the problem of the kernels that was printed last
 
@@ -136,7 +138,7 @@ class Training:
         rank has received, and the seconds of training of the slowest rank.
         """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
-        padded = sum(batch.layout.target for batch in prefetched.batches)
+        padded = sum(len(batch.labels) for batch in prefetched.batches)
         of_ranks = distributed.exchange(tokens, padded, received or 0, self.progress.seconds)
         all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
         return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
@@ -300,12 +302,11 @@ class Training:
         """Write weights, gradients of the last update, and the attention of a sample to TensorBoard."""
         weights, (source, _, translation) = self.updater.weights, evaluation.samples[0]
         tensors = {"weights": weights.views(weights.all.detach()), "gradients": weights.views(weights.gradient)}
-        tokenizers, device = self.loaded.tokenizers, self.updater.device
+        tokenizers = self.loaded.tokenizers
         tag = self.recipe.languages.target_tag(evaluation.texts[0].language)
         ids = [*tokenizers.source.tag_ids([tag, evaluation.texts[0].tag]), *tokenizers.source.encode(source), EOS]
         target = [BOS, *tokenizers.target.encode(translation)]
-        id_tensors = (torch.tensor(side, device=device) for side in (ids, target))
-        board.log_tensors(self.progress.step, tensors, attention_weights(self.model, *id_tensors).cross)
+        board.log_tensors(self.progress.step, tensors, attention_weights(self.model, ids, target).cross)
 
     def save(self) -> None:
         """Write the checkpoint of the current step. Collective: no rank returns before it is on the disk."""

@@ -31,19 +31,16 @@ def learning_rate(schedule: Schedule, dim: int, step: int, last_step: float) -> 
         return schedule.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / math.sqrt(warmup) ** 3)
     if step < warmup:
         return schedule.rate * step / warmup
-    if schedule.name == "constant":
-        return schedule.rate
     if schedule.name == "inverse_sqrt":
         return schedule.rate * math.sqrt(warmup / step)
-    if math.isinf(last_step):
+    if schedule.name == "constant" or math.isinf(last_step):
         return schedule.rate
-    begin = float(warmup)
-    if schedule.name == "wsd":
-        begin = max(begin, last_step - schedule.decay * last_step)
-    decayed = min(1.0, max(0.0, (step - begin) / max(1.0, last_step - begin)))  # from 0 where the decay begins to 1
+    # the others fall to the floor: linear and cosine after the warm-up, wsd in the last part of the training
+    begin = max(warmup, (1 - schedule.decay) * last_step) if schedule.name == "wsd" else warmup
+    fallen = min(1.0, max(0.0, (step - begin) / max(1.0, last_step - begin)))
     if schedule.name == "cosine":
-        decayed = (1 - math.cos(math.pi * decayed)) / 2
-    return schedule.rate * (1 - (1 - schedule.floor) * decayed)
+        fallen = (1 - math.cos(math.pi * fallen)) / 2
+    return schedule.rate * (1 - (1 - schedule.floor) * fallen)
 
 
 class FlatWeights:

@@ -94,10 +94,11 @@ class Progress:
     def reached_limit(self, settings: TrainSettings) -> str | None:
         """Return in words the limit of `train.stop` that is reached, None if there is none."""
         limits = settings.stop
-        reached: list[tuple[str, float, int]] = [("steps", self.step, 1), ("epochs", self.epoch, 1)]
-        if limits.seconds == self.time_limit and self.step >= self.last_step:
-            reached += [("minutes", self.time_limit, 60), ("hours", self.time_limit, 3600)]
-        for name, value, unit in reached:
+        # the limit in time is reached at the step that was computed from it, whatever the clock shows
+        is_time_over = limits.seconds == self.time_limit and self.step >= self.last_step
+        seconds = self.time_limit if is_time_over else 0.0
+        done = (("steps", self.step, 1), ("epochs", self.epoch, 1), ("minutes", seconds, 60), ("hours", seconds, 3600))
+        for name, value, unit in done:
             limit = getattr(limits, name)
             if limit is not None and value >= limit * unit:
                 return f"train.stop.{name} is {limit:,.12g}"

@@ -30,8 +30,7 @@ from typing import Any, Literal
 from nmt.config import Recipe, load_recipe, recipe_to_yaml
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.device import environment
-from nmt.model.checkpoint import LoadedModel
-from nmt.model.stored import CONFIG_FILE
+from nmt.model.stored import CONFIG_FILE, LoadedModel
 from nmt.system import distributed
 from nmt.system.files import (
     disk_errors,
@@ -84,16 +83,9 @@ class RunDirectory:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         remove_unfinished(self.path, _UNFINISHED)
-        machine = {**environment(recipe.runtime), "processes": distributed.world_size()}
         if restart:
-            for directory in self.saved():  # no checkpoint without it: none is resumed if this process is killed
-                (directory / CONFIG_FILE).unlink()
-            events = self.path.glob("tensorboard/events.out.tfevents.*")
-            files = (self.path / name for name in ("best", "last", "valid.txt"))
-            for file in (self.metrics, *files, *events):
-                file.unlink(missing_ok=True)
-            self.remove_scores()
-        RUN.write(self.path, {"environment": machine})
+            self._remove_results()
+        RUN.write(self.path, {"environment": {**environment(recipe.runtime), "processes": distributed.world_size()}})
         with disk_errors(self.checkpoints):
             real_path(self.checkpoints).mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
         for directory in self.checkpoints.glob(_STEP):
@@ -104,13 +96,27 @@ class RunDirectory:
         if recipe.train.tensorboard:
             next_step = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
             self.board = TensorBoard(self.path, recipe, next_step)
-        if self.metrics.exists():  # a killed process or a full disk may have left a part of a line
-            with disk_errors(self.metrics), open(self.metrics, "r+b", opener=regular_file) as stream:
-                stream.truncate(stream.read().rfind(b"\n") + 1)
+        self._remove_unfinished_record()
         with suppress(ConfigError):  # there is none or, before a restart, a damaged one
             if load_recipe(self.recipe) == recipe:
                 return  # it stays, with the comments of a user
         write_output(self.recipe, recipe_to_yaml(recipe, self.path), follow=False)
+
+    def _remove_results(self) -> None:
+        """Remove the results of a previous training; its checkpoints are none any more, and can be removed later."""
+        for directory in self.saved():
+            (directory / CONFIG_FILE).unlink()  # first: so none is resumed if this process is killed
+        events = self.path.glob("tensorboard/events.out.tfevents.*")
+        files = (self.path / name for name in ("best", "last", "valid.txt"))
+        for file in (self.metrics, *files, *events):
+            file.unlink(missing_ok=True)
+        self.remove_scores()
+
+    def _remove_unfinished_record(self) -> None:
+        """Remove the part of a line that a killed process or a full disk may have left at the end of the log."""
+        if self.metrics.exists():
+            with disk_errors(self.metrics), open(self.metrics, "r+b", opener=regular_file) as stream:
+                stream.truncate(stream.read().rfind(b"\n") + 1)
 
     def save(self, loaded: LoadedModel, updater: Updater, progress: Progress, keep_best: int | Literal["all"]) -> None:
         """Write the checkpoint of the current step, or only its progress if it exists, and point `last` at it.

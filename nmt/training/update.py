@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
+from torch import Tensor
 
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
 from nmt.errors import is_oom
 from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks
 from nmt.kernels.machine import seed_for
-from nmt.kernels.reference import Results
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.training.optimizer import FlatWeights, learning_rate, make_optimizer
@@ -21,16 +21,19 @@ Result = TypeVar("Result")
 
 
 class Update(NamedTuple):
-    """An update that the device may still be computing.
-
-    `results` waits for the device, but not for work that is dispatched later. It returns loss and negative
-    log-likelihood, both sums over target tokens in nats, and the gradient norm before clipping. If the loss or the norm
-    is not finite, the update has changed nothing.
-    """
+    """An update that the device may still be computing."""
 
     step: int
     rate: float
-    results: Results
+    fetched: Callable[[], list[Tensor]]  # waits for the device, and returns the results as one tensor
+
+    def results(self) -> list[float]:
+        """Wait for the device, but not for work that is dispatched later, and return the results.
+
+        They are loss and negative log-likelihood, both sums over target tokens in nats, and the gradient norm before
+        clipping. If the loss or the norm is not finite, the update has changed nothing.
+        """
+        return [float(number) for number in self.fetched()[0].tolist()]
 
 
 class Updater:
@@ -75,7 +78,7 @@ class Updater:
         if clip_norm is not None:
             scale *= (norm / clip_norm).clamp(min=1)
         self.kernels.step(self.optimizer, scale, sums[0].isfinite() & norm.isfinite())
-        return Update(step, rate, self.kernels.read_later(torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])))
+        return Update(step, rate, self.kernels.fetch(torch.cat([sums, norm.to(sums.dtype).unsqueeze(0)])))
 
     def with_released_memory(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function; if the memory is full, release recorded updates and call it again.

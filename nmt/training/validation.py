@@ -14,7 +14,7 @@ from nmt.batching.batch import assemble
 from nmt.batching.batch_stream import cut_into_groups
 from nmt.config import Recipe, RuntimeSettings
 from nmt.evaluation.metrics import Score, measure
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.text.languages import target_language

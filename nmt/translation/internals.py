@@ -1,7 +1,10 @@
 """What a model computes for a sentence: attention weights, the next pieces in a greedy search, and a vector.
 
-Each sentence is read as a whole: it is not split, and its tags and numbers are text. S source pieces with `</s>`, T
-target pieces with `</s>`, D width, B sentences.
+Each sentence is read as a whole: it is not split, and its tags and numbers are text. Weights and probabilities of one
+sentence are computed by plain torch in fp32, without the rounding of faster kernels; the vectors of many sentences by
+the kernels and in the precision of the engine, which take a fraction of the time.
+
+S source pieces with `</s>`, T target pieces with `</s>`, D width, B sentences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,9 +53,8 @@ def attention(translator: "Translator", sentence: str, target: str | None, to: s
     else:
         target_ids = tokenizers.target.encode(*checked([target]))
     target_ids, model = [BOS, *target_ids, EOS], translator.models[0].model
-    inputs = (torch.tensor(ids, device=model.device) for ids in (source_ids, target_ids[:-1]))
     pieces = [tokenizers.source.pieces[i] for i in source_ids], [tokenizers.target.pieces[i] for i in target_ids]
-    return Attention(**vars(attention_weights(model, *inputs)), source=pieces[0], target=pieces[1])
+    return Attention(**vars(attention_weights(model, source_ids, target_ids[:-1])), source=pieces[0], target=pieces[1])
 
 
 @torch.inference_mode()
@@ -69,7 +71,7 @@ def steps(translator: "Translator", sentence: str, top: int, to: str | None) -> 
     tokens = translator.engine.search([source_ids[:-1]], greedy)[0][0].tokens
     source, target = same_tiles(*(Rows.of([ids]).to(model.device) for ids in (source_ids, [BOS, *tokens])))
     logits = model.logits(model.decode(target, model.encode(source), source))[:, : len(pieces)]
-    log_probs, best = model.kernels.best_tokens(logits, torch.zeros(len(logits), dtype=torch.bool), top)
+    log_probs, best = model.kernels.best_tokens(logits, logits.new_zeros(len(logits), dtype=torch.bool), top)
     columns = zip([*tokens, EOS], best.tolist(), log_probs.exp().tolist(), strict=True)
     return [Step(pieces[token], [(pieces[i], p) for i, p in zip(*row, strict=True)]) for token, *row in columns]
 
@@ -78,7 +80,7 @@ def encode(translator: "Translator", sentences: Sequence[str], to: str | None) -
     """Return the mean (B, D) of the encoder's output over all pieces of each sentence, in fp32 on the CPU."""
     ids = _ids(translator, sentences, to)
     batches = length_batches([*map(len, ids)], translator.options(to=to).search.batch_tokens)
-    vectors = torch.zeros(len(ids), translator.models[0].model.settings.dim)
+    vectors = torch.zeros(len(ids), translator.models[0].settings.dim)
     engine = translator.engine.torch_engine
     means_of_batches = engine.run(partial(_means, engine.models[0]), [[ids[i] for i in batch] for batch in batches])
     for batch, means in zip(batches, means_of_batches, strict=True):

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import chain, compress, islice
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from pydantic import ValidationError
 
@@ -27,7 +27,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced
 from nmt.errors import ConfigError
 from nmt.kernels.machine import is_cpu, prefers_bf16, thread_count
-from nmt.model.stored import StoredModel, check_same_vocabulary, read_model, resolve_model
+from nmt.model.stored import LoadedModel, check_same_vocabulary, read_model, resolve_model
 from nmt.system.workers import can_fork
 from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
@@ -44,10 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nmt.decoding.engine import TorchEngine
-    from nmt.model.checkpoint import LoadedModel
     from nmt.translation.internals import Attention, Step
-
-    Model: TypeAlias = StoredModel | LoadedModel
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
 LINE_BATCH_SIZE = 2048
@@ -67,13 +64,13 @@ class Translator:
 
     def __init__(
         self,
-        loaded: "Model",
+        loaded: LoadedModel,
         runtime: RuntimeSettings | None = None,
-        others: "Sequence[Model]" = (),
+        others: Sequence[LoadedModel] = (),
         process_count: int = 1,
         threads: int | None = None,
     ) -> None:
-        """Take models that are loaded into torch, or stored models, which are searched on the CPU; see `load`."""
+        """Take models in torch, or as arrays, which are searched on the CPU; see `load`."""
         self.models = (loaded, *others)
         self.tokenizers, self.languages, self._decode = loaded.tokenizers, loaded.languages, loaded.decode
         self.engine = engine_for(self.models, runtime or RuntimeSettings(), threads)
@@ -112,7 +109,6 @@ class Translator:
             found = f"{others!r:.60} and {process_count!r:.60}"
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
         directories = [resolve_model(Path(path)) for path in (directory, *others)]
-        models: list[Model]
         if on_cpu := is_cpu(device):
             models = [read_model(path) for path in directories]
         else:
@@ -424,7 +420,7 @@ class Translator:
                 unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
 
 
-def engine_for(models: "Sequence[Model]", runtime: RuntimeSettings, threads: int | None) -> Engine:
+def engine_for(models: Sequence[LoadedModel], runtime: RuntimeSettings, threads: int | None) -> Engine:
     """Return the engine that searches with one model or several.
 
     On a CPU, models are laid out for the C++ kernels, and loaded into torch only when needed; others are in torch.

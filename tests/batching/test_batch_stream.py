@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from nmt.batching.batch import Batch, assemble
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, plan_epoch
@@ -23,7 +24,8 @@ def stream_of(count: int, groups: int = 2) -> BatchStream:
 
 
 def content(batch: Batch) -> list[Any]:
-    return [batch.buffer.tolist(), batch.layout, batch.groups, batch.source_tokens, batch.target_tokens]
+    sides = [[*map(Tensor.tolist, (*side.by_token, side.tiles)), side.groups] for side in (batch.source, batch.target)]
+    return [*sides, batch.labels.tolist(), batch.source_tokens, batch.target_tokens]
 
 
 def test_stream_equals_the_plans() -> None:

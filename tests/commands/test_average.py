@@ -24,7 +24,8 @@ from nmt.config import (
     TrainSettings,
 )
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model
+from nmt.model.checkpoint import TorchModel, load_model
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.files import write_digested
@@ -50,10 +51,8 @@ TOKENIZERS = tokenizers(LINES)
 
 def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZERS) -> LoadedModel:
     torch.manual_seed(seed)
-    size = len(pieces.source)
-    return LoadedModel(
-        Transformer(shape, size, size), pieces, Languages(source="en", target="it"), DecodeSettings(), 200
-    )
+    languages, transformer = Languages(source="en", target="it"), Transformer(shape, *[len(pieces.source)] * 2)
+    return TorchModel(shape, pieces, languages, DecodeSettings(), 200, in_torch=transformer)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ from nmt.errors import ConfigError, DataError, ModelError
 from nmt.formats import ctranslate2
 from nmt.formats.check import EXACT, LINES, ROUNDED, compare_exported
 from nmt.formats.hugging_face import check_fits, write_hugging_face
-from nmt.model.checkpoint import LoadedModel, load_model
+from nmt.model.checkpoint import TorchModel, load_model
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.normalize import normalize
@@ -55,7 +56,8 @@ def model(seed: int = 4, two: bool = False, **settings: object) -> LoadedModel:
         if isinstance(transformer.decoder_norm, torch.nn.LayerNorm) and shape.tied_embeddings == "none":
             transformer.decoder_norm.bias += 1
             transformer.output.weight[EOS] += 0.25
-    return LoadedModel(transformer, tokenizers, Languages(source="en", target="it"), DecodeSettings(beam=2), 200)
+    languages, decode = Languages(source="en", target="it"), DecodeSettings(beam=2)
+    return TorchModel(shape, tokenizers, languages, decode, 200, in_torch=transformer)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,11 @@ def sequence_log_prob(table: Tensor, tokens: Sequence[int]) -> float:
     return sum(float(table[i, token]) for i, token in enumerate([*tokens, EOS]))
 
 
+def normalized(hypothesis: Hypothesis, options: SearchOptions) -> float:
+    """Return the log-probability divided by the length penalty, by which hypotheses other than samples are ranked."""
+    return hypothesis.log_prob / ((5 + len(hypothesis.tokens) + 1) / 6) ** options.length_penalty
+
+
 @torch.no_grad()
 def _log_probs(model: Transformer, source: Sequence[int], hypotheses: Sequence[Sequence[int]]) -> Tensor:
     """Return log p(next token) after each prefix of hypotheses of one length, (N, T + 1, V), by teacher forcing."""
@@ -34,10 +39,8 @@ def brute_force(model: Transformer, source: Sequence[int], options: SearchOption
         every = list(itertools.product(words, repeat=length))
         for tokens, table in zip(every, _log_probs(model, source, every), strict=True):
             log_prob = sequence_log_prob(table, tokens)
-            found.append(
-                Hypothesis(list(tokens), log_prob, log_prob / ((5 + length + 1) / 6) ** options.length_penalty)
-            )
-    return sorted(found, key=lambda hypothesis: -hypothesis.normalized)
+            found.append(Hypothesis(list(tokens), log_prob))
+    return sorted(found, key=lambda hypothesis: -normalized(hypothesis, options))
 
 
 def slow_beam(model: Transformer, source: Sequence[int], options: SearchOptions) -> list[Hypothesis]:
@@ -57,15 +60,15 @@ def slow_beam(model: Transformer, source: Sequence[int], options: SearchOptions)
         extended.sort(key=lambda candidate: -candidate[1])
         for tokens, total in extended[: options.beam]:
             if tokens[-1] == EOS:
-                finished.append(Hypothesis(tokens[:-1], total, total / options.penalty(length)))
+                finished.append(Hypothesis(tokens[:-1], total))
         active = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
         if not options.exact and len(extended) >= options.n_best:
             active = [candidate for candidate in active if candidate[1] >= extended[options.n_best - 1][1] - 2]
         if not options.exact and len(finished) >= options.n_best:
-            worst = sorted(hypothesis.normalized for hypothesis in finished)[-options.n_best]
+            worst = sorted(normalized(hypothesis, options) for hypothesis in finished)[-options.n_best]
             penalty = options.penalty(min(limit, int(1.25 * length) + 1))
             active = [candidate for candidate in active if candidate[1] / penalty > worst]
-    return sorted(finished, key=lambda hypothesis: -hypothesis.normalized)
+    return sorted(finished, key=lambda hypothesis: -normalized(hypothesis, options))
 
 
 def only(found: list[list[Hypothesis]]) -> list[Hypothesis]:

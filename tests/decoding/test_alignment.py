@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align, anchors, best_heads, default_heads, word_links
@@ -99,8 +98,9 @@ class TestAttention:
         pairs = [("the cat sleeps", "a dog"), ("a dog", ""), ("no", "we drink tea")]
         found = align(engine_of(loaded.model, tiny_model(1)), loaded, pairs, 10)
         for (line, text), links in zip(pairs, found, strict=True):
-            ids = torch.tensor([*tokenizer.encode(line), EOS]), torch.tensor([BOS, *tokenizer.encode(text)])
-            cross = attention_weights(loaded.model, *ids).cross
+            cross = attention_weights(
+                loaded.model, [*tokenizer.encode(line), EOS], [BOS, *tokenizer.encode(text)]
+            ).cross
             mean = ((cross[0, 0, :-1] + cross[0, 1, :-1]) / 2).numpy()
             assert links == word_links(mean, tokenizer.spell_text(line), tokenizer.spell_text(text))
         assert found[0] != []

@@ -19,7 +19,7 @@ from nmt.decoding.results import Head, Pair
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.compiling import library
 from nmt.kernels.native_search import SearchBatch
-from nmt.model.stored import StoredModel, read_arrays, read_model
+from nmt.model.stored import LoadedModel, read_arrays, read_model
 from nmt.translation.translator import Translator, engine_for
 from tests.builders import save_model, tiny_loaded_model, tiny_tokenizers
 
@@ -29,14 +29,14 @@ RUNTIME = RuntimeSettings(device="cpu", precision="fp32")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> StoredModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     folder = tmp_path_factory.mktemp("model") / "model"
     save_model(folder, tiny_loaded_model(dim=64, feed_forward=64))
     return read_model(folder)
 
 
 @pytest.fixture(scope="module")
-def native(model: StoredModel) -> NativeEngine:
+def native(model: LoadedModel) -> NativeEngine:
     engine = engine_for([model], RUNTIME, 2)
     assert isinstance(engine, NativeEngine)
     return engine
@@ -58,7 +58,7 @@ def native(model: StoredModel) -> NativeEngine:
     st.booleans(),
 )
 def test_both_engines_find_the_same(
-    native: NativeEngine, model: StoredModel, sentences: list[list[int]], options: dict[str, Any], with_prefixes: bool
+    native: NativeEngine, model: LoadedModel, sentences: list[list[int]], options: dict[str, Any], with_prefixes: bool
 ) -> None:
     chosen = SearchOptions.model_validate({"beam": 3, "max_length": {"factor": 1, "extra": 4}, **options})
     prefixes: Sequence[Sequence[int]] | None = [ids[:2] for ids in sentences] if with_prefixes else None
@@ -102,7 +102,7 @@ def test_both_engines_force_the_same(
         assert found.attention.shape == theirs.attention.shape
 
 
-def test_torch_is_loaded_once_and_only_for_what_needs_it(model: StoredModel) -> None:
+def test_torch_is_loaded_once_and_only_for_what_needs_it(model: LoadedModel) -> None:
     loaded: list[TorchEngine] = []
     torch_engine, laid_out = TorchEngine.of_models([model.model], RUNTIME), model.native("fp32")
     assert laid_out is not None
@@ -135,7 +135,7 @@ def test_a_search_that_does_not_fit_into_ram_is_halved_or_refused(
 
 
 @pytest.mark.parametrize("change", ["missing", "added", "shape", "type"])
-def test_weights_of_another_model_are_refused(model: StoredModel, tmp_path: Path, change: str) -> None:
+def test_weights_of_another_model_are_refused(model: LoadedModel, tmp_path: Path, change: str) -> None:
     """Kernels read as many numbers as the settings say: too few would be read from other memory."""
     weights, name = load_file(model.file), "encoder.0.attention.output.bias"
     if change == "missing":

@@ -17,7 +17,7 @@ from nmt.decoding.search import search
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
 from tests.builders import log_probs_without_cache, tiny_model
-from tests.decoding.reference_search import assert_same, only, sequence_log_prob
+from tests.decoding.reference_search import assert_same, normalized, only, sequence_log_prob
 
 SENTENCES = [[4, 5, 6, 7, 3], [8, 3], [5, 5, 3], [7, 7, 7, 7, 7, 3]]
 PREFIXES = [(), (5, 8), (7,), (4, 4, 4, 4)]
@@ -64,7 +64,7 @@ def slow_search(seed: int, source: list[int], options: SearchOptions, prefix: tu
     """Beam search on lists, without cache, batch or early stopping; a beam of one stops at the first `</s>`."""
     active: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[Hypothesis] = []
-    for length in range(1, options.longest_output(len(source)) + len(prefix) + 1):
+    for _ in range(options.longest_output(len(source)) + len(prefix)):
         extended = []
         for tokens, total in active:
             raw, normalizer = raw_logits(seed, tuple(source), tuple(tokens))
@@ -74,11 +74,11 @@ def slow_search(seed: int, source: list[int], options: SearchOptions, prefix: tu
         extended.sort(key=lambda candidate: -candidate[1])
         for tokens, total in extended[: options.beam]:
             if tokens[-1] == EOS:
-                finished.append(Hypothesis(tokens[:-1], total, total / options.penalty(length)))
+                finished.append(Hypothesis(tokens[:-1], total))
         if options.beam == 1 and finished:
             break
         active = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
-    return sorted(finished, key=lambda hypothesis: -hypothesis.normalized)
+    return sorted(finished, key=lambda hypothesis: -normalized(hypothesis, options))
 
 
 @pytest.mark.parametrize("beam", [1, 3])

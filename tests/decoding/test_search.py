@@ -41,7 +41,7 @@ class FewSlots(Kernels):
     def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
         return self.slots, max(lengths), target
 
-    def reuse(self, key: object, tokens: int, make: Callable[[], Result]) -> Result:
+    def reuse(self, key: object, size: int, make: Callable[[], Result]) -> Result:
         if key not in self.searches:
             self.searches[key] = make()
         return cast(Result, self.searches[key])
@@ -177,7 +177,7 @@ def test_a_step_on_another_device_copies_nothing_and_equals_that_of_the_cpu(
 class Watching(Kernels):
     """Know whether the last search still exists."""
 
-    def reuse(self, key: object, tokens: int, make: Callable[[], Result]) -> Result:
+    def reuse(self, key: object, size: int, make: Callable[[], Result]) -> Result:
         made = make()
         self.last = weakref.ref(made)
         return made

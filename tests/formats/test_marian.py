@@ -190,7 +190,7 @@ def test_our_own_export_is_imported_with_the_same_weights(
     export(tmp_path / "model", tmp_path / "hf", "hf", "float32", lines, QUIET)
     import_model(tmp_path / "hf", tmp_path / "back", "en-it", QUIET)
     back = load_model(tmp_path / "back", CPU)
-    assert back.model.settings == loaded.model.settings
+    assert back.settings == loaded.settings
     before, after = weights_of(loaded.model), weights_of(back.model)
     assert before.keys() == after.keys()
     for name, weight in before.items():

@@ -91,7 +91,7 @@ def test_rows_of_new_pieces_are_means_and_greedy_translations_stay(tied: str, tm
     with torch.no_grad():
         model.output.weight.mul_(4)
         model.output_bias[: len(tokenizers.target)].normal_()
-    old = replace(tiny_loaded_model(), model=model, tokenizers=tokenizers)
+    old = replace(tiny_loaded_model(), settings=shape, in_torch=model, tokenizers=tokenizers)
     new = with_new_pieces(old, SOURCE, TARGET, 30)
     assert new.tokenizers.shared == (tied == "all")
     before, after = dict(old.model.named_parameters()), dict(new.model.named_parameters())
@@ -124,11 +124,8 @@ def test_two_tokenizers_of_one_vocabulary_use_their_own_new_pieces() -> None:
     pieces = dict.fromkeys(piece for model in models for piece, _, kind in pieces_of(model) if kind == 1)
     sides = [tokenizer_of(model, [*SPECIAL.values(), *pieces]) for model in models]
     shape = ModelSettings.model_validate({**TINY_SHAPE, "tied_embeddings": "all"})
-    old = replace(
-        tiny_loaded_model(),
-        model=Transformer(shape, len(sides[0]), len(sides[0])),
-        tokenizers=Tokenizers(sides[0], sides[1]),
-    )
+    model, tokenizers = Transformer(shape, len(sides[0]), len(sides[0])), Tokenizers(sides[0], sides[1])
+    old = replace(tiny_loaded_model(), settings=shape, in_torch=model, tokenizers=tokenizers)
     foreign = max(pieces.keys() - {piece for piece, _, _ in pieces_of(models[0])}, key=len)
     new = with_new_pieces(old, [*SOURCE, *[foreign.strip("▁")] * 99], TARGET, 10)
     source, target = new.tokenizers.source, new.tokenizers.target

@@ -230,7 +230,7 @@ def test_attention_equals_torch_for_each_group(
     sides = ([Sentences.of([[7] * pair[side] for pair in group]) for group in groups] for side in (0, 1))
     batch = assemble(list(zip(*sides, strict=True)), lambda source, target: (source + more[0], target + more[1]))
     rows = (batch.target, batch.source if kind == "cross" else batch.target)
-    count, memory = batch.layout.target, batch.layout.source
+    count, memory = len(batch.labels), len(batch.source.ids)
     parts = [torch.randn(count, 3 * DIM)]
     if kind == "cross":
         parts = [torch.randn(count, DIM), torch.randn(memory, 2 * DIM)]

@@ -31,6 +31,7 @@ from nmt.model.positions import sinusoids
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
 from tests.builders import native_engine, tiny_model
+from tests.decoding.reference_search import normalized
 
 needs_native = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
 HEADS = 3
@@ -182,9 +183,9 @@ def test_search_equals_that_of_plain_torch(
     with patch.object(native_search, "ENCODER_ROWS", 1 + seed % 20):
         found = native_engine(models).search(sources, options, prefixes)
     for ours, theirs in zip(found, expected, strict=True):
-        scores = [one.normalized for one in theirs]
+        scores = [normalized(one, options) for one in theirs]
         if options.log_probs or beam > 1:
-            assert [one.normalized for one in ours] == pytest.approx(scores, abs=1e-3)
+            assert [normalized(one, options) for one in ours] == pytest.approx(scores, abs=1e-3)
         gaps = [math.inf, *(before - after for before, after in pairwise(scores)), math.inf]
         for one, other, gap, following in zip(ours, theirs, gaps[:-1], gaps[1:], strict=True):
             if min(gap, following) > 1e-3 and following < math.inf:

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from nmt.config import DecodeSettings, Languages, ModelSettings, TokenizerSettings
 from nmt.errors import DamagedError, DataError, ModelError
 from nmt.model import checkpoint
-from nmt.model.checkpoint import LoadedModel, load_model
-from nmt.model.stored import AlignmentHeads, resolve_model
+from nmt.model.checkpoint import TorchModel, load_model
+from nmt.model.stored import AlignmentHeads, LoadedModel, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import record_digests, rewrite_configuration, save_model
@@ -43,7 +43,7 @@ def build(tokenizers: Tokenizers, seed: int = 1, **changes: object) -> LoadedMod
     chosen = ModelSettings.model_validate({**shape, **changes})
     model = Transformer(chosen, len(tokenizers.source), len(tokenizers.target)).eval()
     languages, decode = Languages(source="it", target="en"), DecodeSettings(beam=3, length_penalty=0.5)
-    return LoadedModel(model, tokenizers, languages, decode, longest_source=256)
+    return TorchModel(chosen, tokenizers, languages, decode, longest_source=256, in_torch=model)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def weights(loaded: LoadedModel) -> dict[str, torch.Tensor]:
 
 def assert_same(a: LoadedModel, b: LoadedModel) -> None:
     assert (a.languages, a.decode, a.longest_source) == (b.languages, b.decode, b.longest_source)
-    assert a.model.settings == b.model.settings
+    assert a.settings == b.settings
     assert a.tokenizers.source.to_bytes() == b.tokenizers.source.to_bytes()
     assert a.tokenizers.target.to_bytes() == b.tokenizers.target.to_bytes()
     assert weights(a).keys() == weights(b).keys()
@@ -93,7 +93,7 @@ def test_loaded_model_equals_the_saved_one(tokenizers: Tokenizers, tmp_path: Pat
     with torch.no_grad():
         assert torch.equal(before.model(source, None, target), after.model(source, None, target))
     output, tokens = after.model.output.weight, after.model.target_embedding.tokens.weight
-    assert (output is tokens) == (before.model.settings.tied_embeddings != "none")
+    assert (output is tokens) == (before.settings.tied_embeddings != "none")
 
 
 def test_separate_tokenizers_are_saved_and_loaded(tokenizers: Tokenizers, tmp_path: Path) -> None:

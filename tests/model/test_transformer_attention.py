@@ -20,7 +20,7 @@ VARIANTS = [
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(map(str, variant.values())))
 def test_attention_weights_equal_those_of_the_reference(variant: dict[str, object]) -> None:
     model = tiny_model(3, vocabulary=12, encoder_layers=2, decoder_layers=2, **variant)
-    found = attention_weights(model, torch.tensor(SOURCE), torch.tensor(TARGET))
+    found = attention_weights(model, SOURCE, TARGET)
     weights = {name: value.detach().double() for name, value in model.named_parameters(remove_duplicate=False)}
     reference = ReferenceTransformer(model.settings, weights)
     reference.decode(TARGET, reference.encode(SOURCE))
@@ -43,6 +43,6 @@ def test_weights_of_a_layer_are_those_of_each_sentence() -> None:
         hidden = model.decode(target, memory, source, [(None, None), (None, weights)])
         torch.testing.assert_close(hidden, model.decode(target, memory, source))
     for row, (ids, generated) in enumerate(((SOURCE, TARGET), ([9, 3], [2, 7]))):
-        alone = attention_weights(model, torch.tensor(ids), torch.tensor(generated)).cross[1]
+        alone = attention_weights(model, ids, generated).cross[1]
         torch.testing.assert_close(weights[0][row, :, : len(generated), : len(ids)], alone, atol=1e-5, rtol=0)
         assert float(weights[0][row, :, :, len(ids) :].sum()) == 0.0

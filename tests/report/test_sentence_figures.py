@@ -70,7 +70,7 @@ def test_numbers_of_a_head_multiply_out(variant: dict[str, object]) -> None:
         torch.testing.assert_close(scores, q @ k.T / (1 if variant.get("attention_score") else q.size(1) ** 0.5))
         torch.testing.assert_close(z, weights @ v)
     torch.testing.assert_close(weights, scores.exp() / scores.exp().sum(1, keepdim=True))
-    torch.testing.assert_close(weights, attention_weights(model, torch.tensor(ids), torch.tensor([2])).encoder[0, 0])
+    torch.testing.assert_close(weights, attention_weights(model, ids, [2]).encoder[0, 0])
     drawing = head_drawing(numbers, ["▁a", "b", "c", "</s>"])
     for axes, matrix in zip(drawing.figure.axes, numbers.values(), strict=True):
         written = [float(text.get_text()) for text in axes.texts]

@@ -19,7 +19,8 @@ import torch
 
 from nmt.config import CorpusFile, Data, DecodeSettings, Languages, ModelSettings, Stop, TrainSettings
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
-from nmt.model.checkpoint import LoadedModel, load_model
+from nmt.model.checkpoint import TorchModel, load_model
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.files import regular_file, write_digested
@@ -56,7 +57,8 @@ def trained(steps: int = 1, seed: int = 1) -> tuple[LoadedModel, Updater]:
     updater = Updater(Transformer(recipe.model, PIECES, PIECES), recipe, torch.device("cpu"))
     for step in range(1, steps + 1):
         update(updater, step)
-    return LoadedModel(updater.model, TOKENIZERS, Languages(source="en", target="it"), DecodeSettings(), 200), updater
+    languages, model = Languages(source="en", target="it"), updater.model
+    return TorchModel(model.settings, TOKENIZERS, languages, DecodeSettings(), 200, in_torch=model), updater
 
 
 def save(run: RunDirectory, progress: Progress, keep_best: int = 3) -> Path:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt.config import DecodeSettings, RuntimeSettings
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import LoadedModel
 from nmt.text.prepared import CorpusPart, PreparedSplit
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.validation import ScoredText, evaluate, mean_loss

@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.config import RuntimeSettings
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import LoadedModel
 from nmt.translation.translator import Translator
 from tests.builders import tiny_loaded_model
 

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import LoadedModel
 from nmt.system.console import Console
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import EOS
@@ -72,7 +72,7 @@ class TestScoreGiven:
                 assert j < len(words(one["text"]))
 
     def test_log_probs_are_those_of_the_first_model(self, translator: Translator, loaded: LoadedModel) -> None:
-        other = replace(loaded, model=type(loaded.model)(loaded.model.settings, 300, 300).eval())
+        other = replace(loaded, in_torch=type(loaded.model)(loaded.settings, 300, 300).eval())
         given = b"the cat\nwe drink tea\n", ["il gatto", ""], True
         assert through_stream(Translator(loaded, CPU, [other]), *given) == through_stream(translator, *given)
 

@@ -210,7 +210,7 @@ def test_translations_contain_target_terms_exactly(translator: Translator, targe
 
 
 def test_generated_character_of_items_is_left_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    generated = [Hypothesis(translator.tokenizers.target.encode("il \ufffcgatto \ufffc"), 0.0, 0.0)]
+    generated = [Hypothesis(translator.tokenizers.target.encode("il \ufffcgatto \ufffc"), 0.0)]
     monkeypatch.setattr(translator.engine, "search", lambda sentences, *_: [generated for _ in sentences])
     assert translator.translate("the <b>cat</b>").text.replace("<b>", "").replace("</b>", "") == "il gatto"
 

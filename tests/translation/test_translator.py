@@ -24,7 +24,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Models, search
 from nmt.errors import ConfigError, DataError
 from nmt.kernels.cpu import CpuKernels
-from nmt.model.checkpoint import LoadedModel
+from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.text.items import read
 from nmt.text.normalize import normalize
@@ -88,8 +88,8 @@ class TestEveryLine:
                 raise AssertionError("the model was run")
 
         vocabulary = len(loaded.tokenizers.source)
-        model = Untouchable(loaded.model.settings, vocabulary, vocabulary)
-        translator = Translator(replace(loaded, model=model))
+        model = Untouchable(loaded.settings, vocabulary, vocabulary)
+        translator = Translator(replace(loaded, in_torch=model))
         assert list(translator.translate([line])) == [Translation(line, "", 0.0)]
 
     @pytest.mark.slow
