@@ -5,6 +5,7 @@
 In this order, as long as the time suffices:
 
 parity         losses, gradient norms and translations of model variants, in fp32 and bf16, against those of the CPU
+recordings     searches in another thread, and after those of another engine were released
 resuming       a resumed training against an uninterrupted one
 out_of_memory  the error for a batch that does not fit into memory
 updates        milliseconds of an update and of the host's part in it, kernels an update, calls that wait for the GPU,
@@ -31,6 +32,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -121,6 +123,7 @@ def main() -> int:
     """Run all checks and measurements; return the exit code."""
     sections = {
         "parity": (parity, 60),
+        "recordings": (recordings, 45),
         "resuming": (resuming, 45),
         "out_of_memory": (out_of_memory, 30),
         "updates": (updates, 90),
@@ -200,6 +203,39 @@ def same_translations(ours: Transformer, theirs: Transformer, batch: Batch) -> f
     for model in (ours.for_inference(kernels_for(ours.device)), theirs.for_inference(kernels_for(theirs.device))):
         outputs.append([best[0].tokens for beam in (1, 4) for best in search([model], sentences, search_options(beam))])
     return statistics.mean(a == b for a, b in zip(*outputs, strict=True))
+
+
+def recordings(setup: Setup) -> Iterator[Row]:
+    """Compare searches with those of a second thread, which are recorded there, and with later ones.
+
+    Before the later ones, another engine on the same GPU records, and releases its recordings.
+    """
+    engine, other = (random_engine(setup) for _ in range(2))
+    random = np.random.default_rng(1)
+    texts = [random.integers(5, 100, (count, length)).tolist() for count, length in ((1, 5), (1, 40), (9, 5), (20, 20))]
+
+    def found(engine: TorchEngine) -> list[list[int]]:
+        results = (engine.search(text, search_options(beam)) for text in texts for beam in (1, 4))
+        return [best[0].tokens for hypotheses in results for best in hypotheses]
+
+    first = found(engine)
+    with ThreadPoolExecutor(1) as thread:
+        later = [thread.submit(found, engine).result()]
+    for _ in range(2):
+        found(other), found(other)
+        other.kernels.release_memory()
+        later.append(found(engine))
+    same = min(statistics.mean(a == b for a, b in zip(first, each, strict=True)) for each in later)
+    yield Row("recorded searches: same translations as at first", f"{same:.0%}", same >= 0.95)
+    problem = engine.problem or other.problem
+    yield Row("recorded searches: problems", problem or "none", problem is None)
+
+
+def random_engine(setup: Setup) -> TorchEngine:
+    """Return an engine with random weights, which rarely end a sentence; on a GPU those of a base model."""
+    is_gpu = setup.device.type == "cuda"
+    measured = replace(setup, model=dict(BASE), vocabulary=32_000, mean_length=25) if is_gpu else setup
+    return TorchEngine.of_models([updater(measured, RuntimeSettings()).model], RuntimeSettings())
 
 
 def write_training(setup: Setup, folder: str) -> tuple[Path, int]:
@@ -345,14 +381,12 @@ def waits(trained: Updater, batches: list[Batch]) -> list[str]:
 
 
 def searches(setup: Setup) -> Iterator[Row]:
-    """Measure the search with random weights, which rarely end a sentence: outputs are as long as their source."""
-    on_gpu = setup.device.type == "cuda"
-    measured = replace(setup, model=dict(BASE), vocabulary=32_000, mean_length=25) if on_gpu else setup
-    engine = TorchEngine.of_models([updater(measured, RuntimeSettings()).model], RuntimeSettings())
+    """Measure the search with random weights: outputs are as long as their source."""
+    on_gpu, engine = setup.device.type == "cuda", random_engine(setup)
     collect_garbage_rarely()  # as `nmt translate` does
     random = np.random.default_rng(0)
-    lengths = random_lengths(4_096 if on_gpu else 20, measured.mean_length, random)
-    sentences = [random.integers(5, measured.vocabulary, length).tolist() for length in lengths]
+    lengths = random_lengths(4_096 if on_gpu else 20, 25 if on_gpu else setup.mean_length, random)
+    sentences = [random.integers(5, engine.models[0].output.out_features, length).tolist() for length in lengths]
     for beam in (1, 4):
         started = time.perf_counter()
         engine.search([sentences[0][:25]], search_options(beam))

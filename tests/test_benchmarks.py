@@ -130,7 +130,7 @@ def test_gpu_program_on_a_cpu_measures_everything_and_passes(
     values = json.loads(summary)
     assert len(table) == len(values)
     assert not any(line.endswith("FAILED") for line in table)
-    assert sum(line.endswith(" ok") for line in table) == 3 * len(gpu.VARIANTS) + 2
+    assert sum(line.endswith(" ok") for line in table) == 3 * len(gpu.VARIANTS) + 4
     assert values["resumed training: largest difference of a weight"] == 0
     assert values["tiny, 600 tokens: target tokens/s"] > 0
     assert values["tatoeba-en-it.yaml: target tokens/s, median"] > 0
@@ -156,7 +156,7 @@ def test_a_failed_check_is_shown_and_ends_with_exit_code_1(
     monkeypatch.setattr(
         gpu, "search", lambda models, sentences, *_: [[Hypothesis([next(outputs)], 0.0)]] * len(sentences)
     )
-    for name in ("machine", "resuming", "out_of_memory", "updates", "searches", "training"):
+    for name in ("machine", "recordings", "resuming", "out_of_memory", "updates", "searches", "training"):
         monkeypatch.setattr(gpu, name, lambda setup: [])
     assert gpu.main() == 1
     lines = capsys.readouterr().out.splitlines()
