@@ -25,7 +25,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis, hypotheses
 from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.errors import is_oom
-from nmt.kernels.reference import Places, largest
+from nmt.kernels.reference import Places, SearchSize, largest
 from nmt.model.cache import DecoderCache, cache_numbers
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import EOS
@@ -90,9 +90,10 @@ def search(
     if observer is not None:
         return make().run(searched, observer)
     key = *map(id, models), options.model_dump_json(), size, any(prefixes)
-    numbers = size[0] * sum(cache_numbers(model.settings, *size[1:], options.width) for model in models)
+    numbers = sum(cache_numbers(model.settings, size.source, size.target, options.width) for model in models)
     try:
-        return kernels.reuse(key, numbers * (kernels.dtype or torch.float32).itemsize, make).run(searched)
+        cache_bytes = size.slots * numbers * (kernels.dtype or torch.float32).itemsize
+        return kernels.reuse(key, cache_bytes, make).run(searched)
     except (RuntimeError, MemoryError) as error:
         if is_oom(error):
             kernels.reduce_search_size(key, size)
@@ -102,8 +103,8 @@ def search(
 class Search:
     """A search of any number of sentences in B slots."""
 
-    def __init__(self, models: Models, options: SearchOptions, size: tuple[int, int, int], has_prefixes: bool) -> None:
-        """Allocate slots; `size` is their number and the numbers of source and target positions of each."""
+    def __init__(self, models: Models, options: SearchOptions, size: SearchSize, has_prefixes: bool) -> None:
+        """Allocate slots."""
         self.models, self.options, self.kernels = models, options, models[0].kernels
         self.slots, self._source_positions, positions = size
         device = models[0].device

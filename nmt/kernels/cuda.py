@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nmt.batching.batch import TILE, Rows
 from nmt.errors import is_oom
 from nmt.kernels import triton_attention, triton_loss, triton_rows, triton_search
-from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result
+from nmt.kernels.reference import Input, Kernels, Places, Precision, Residual, Result, SearchSize
 
 _SIZES = 16  # a side is filled to a multiple of 1/16 of the target rows of most batches
 _MOST_KEPT = 128  # searches
@@ -140,18 +140,19 @@ class CudaKernels(Kernels):
             return super().best_tokens(logits, must_end, count, as_log_probs)
         return triton_search.best_tokens(logits, must_end, count, as_log_probs)
 
-    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
+    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> SearchSize:
         """Return one of a few sizes, since a step is recorded for each size.
 
         With more slots than all sentences are times as long as the longest one, most would be empty while it is
         searched.
         """
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (max(lengths), target))
-        # `fitting` is a power of two, halved after each OOM of this size; `needed` is 1, 4, 16, 64, 256, 512, 1024, …
+        # `fitting` is a power of two, halved after each OOM of this size; `needed` is 1, 4, 16, 64, 256, 512, 1024, …:
+        # few small sizes, since each is recorded, and large ones of which less than half is empty
         fitting = 1 << max(1, (tokens // max(source, _SLOT)) >> self._out_of_memory[source, target]).bit_length() - 1
         exponent = (-(-sum(lengths) // max(lengths)) - 1).bit_length()
         needed = 1 << exponent + (exponent % 2 if exponent < 8 else 0)
-        return min(needed, fitting), source, target
+        return SearchSize(min(needed, fitting), source, target)
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:
         """Record a function at its second call, and replay it from then on."""
@@ -185,10 +186,10 @@ class CudaKernels(Kernels):
             del self._kept[next(iter(self._kept))]
         return cast(Result, search)
 
-    def reduce_search_size(self, key: object, size: tuple[int, int, int]) -> None:
+    def reduce_search_size(self, key: object, size: SearchSize) -> None:
         """Halve the slots of searches of these lengths, unless another kept search may have filled the memory."""
         if not self._kept.keys() - {key}:
-            self._out_of_memory[size[1:]] += 1
+            self._out_of_memory[size.source, size.target] += 1
 
     def logits_to_gradient(
         self, logits: Tensor, labels: Tensor, smoothing: float, vocabulary: int

@@ -7,7 +7,7 @@ batch, I inputs and O outputs of a product. In decoding: K hypotheses per senten
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,14 @@ class Places:
     ancestors: Tensor | None  # (B, K, P) the place whose cell is read at each position; None: one for all
     beam: int  # K
     longest: int  # an upper bound of `lengths`
+
+
+class SearchSize(NamedTuple):
+    """How many sentences a search computes at a time, and the positions that each may have."""
+
+    slots: int
+    source: int
+    target: int
 
 
 class Kernels:
@@ -165,13 +173,13 @@ class Kernels:
         best, tokens = largest(logits, count)
         return best - normalizer, tokens
 
-    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
-        """Return the number of slots for sentences, and the source and target positions of each slot.
+    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> SearchSize:
+        """Return the size of a search of sentences.
 
         `lengths` are those of the sources, `target` is that of the longest output; all slots together have space for
         about `tokens` source tokens.
         """
-        return len(lengths), max(lengths), target
+        return SearchSize(len(lengths), max(lengths), target)
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:
         """Return a function that calls its argument, always the same one; it may record a call and replay it later."""
@@ -198,7 +206,7 @@ class Kernels:
         """
         return make()
 
-    def reduce_search_size(self, key: object, size: tuple[int, int, int]) -> None:
+    def reduce_search_size(self, key: object, size: SearchSize) -> None:
         """Make `search_size` return fewer slots for these lengths, after the search of a key ran out of memory."""
 
     def loss(

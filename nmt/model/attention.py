@@ -50,13 +50,13 @@ class MultiHeadAttention(Computing):
         super().__init__()
         self.dim, self.heads = settings.dim, settings.heads
         self.dropout = settings.attention_dropout
-        self.score: Score | None  # None is q · k / sqrt(d), which has fast kernels
+        self.score: Score
 
     def attend(
         self, queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], causal: bool = False
     ) -> Tensor:
         """Attend from each row to its sentence, see `Kernels.attend`; return (N, D)."""
-        if self.score is None and not (self.training and self.dropout):
+        if self.score.has_kernels and not (self.training and self.dropout):
             return self.kernels.attend(queries, keys_values, rows, self.heads, causal)
         if keys_values is None:
             queries, keys_values = torch.split(queries, [self.dim, 2 * self.dim], dim=1)
@@ -64,7 +64,7 @@ class MultiHeadAttention(Computing):
 
     def attend_step(self, queries: Tensor, cells: Tensor, places: Places, newest: Tensor | None = None) -> Tensor:
         """Attend from the one query of each hypothesis, see `Kernels.attend_step`; return (N, D)."""
-        if self.score is None:
+        if self.score.has_kernels:
             return self.kernels.attend_step(queries, cells, places, self.heads, newest)
         lengths = places.lengths[places.rows // places.beam]
         distances = torch.arange(places.longest, device=queries.device) + 1 - lengths[:, None, None]  # (N, 1, P)
@@ -76,7 +76,7 @@ class MultiHeadAttention(Computing):
 
         Distances from query to key, (B or 1, T, S), are by default those of the tokens in Q and K.
         """
-        score = self.score or Score()
+        score = self.score
 
         def attention(q: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
             k, v = widened(*keys_values)
@@ -100,7 +100,7 @@ class SelfAttention(MultiHeadAttention):
         if settings.positions == "relative":
             self.score = Relative(self.dim // self.heads, settings.max_distance, causal)
         else:
-            self.score = score_for_study(settings)
+            self.score = chosen_score(settings)
 
     def forward(self, x: Tensor, rows: Rows, weights: list[Tensor] | None = None) -> Tensor:
         """Attend from every token of x (N, D) to its own sentence; return (N, D), and add its weights to `weights`."""
@@ -124,7 +124,7 @@ class SelfAttention(MultiHeadAttention):
         """Return the weights (B, H, T, T) of tokens x (N, D), for sentences of one length."""
         q, k, _ = split_heads(rows.grid(self.project(x, rows.positions)), 3, self.heads)
         distances = distances_between(q, k)
-        return (self.score or Score()).weights(q, k, distances <= 0 if self.causal else None, distances)
+        return self.score.weights(q, k, distances <= 0 if self.causal else None, distances)
 
 
 class CrossAttention(MultiHeadAttention):
@@ -135,7 +135,7 @@ class CrossAttention(MultiHeadAttention):
         self.query = Linear(self.dim, self.dim)
         self.key_value = Linear(self.dim, 2 * self.dim, parts=2)
         self.output = Linear(self.dim, self.dim)
-        self.score = score_for_study(settings)
+        self.score = chosen_score(settings)
 
     def forward(
         self, x: Tensor, memory: Tensor, rows: tuple[Rows, Rows], weights: list[Tensor] | None = None
@@ -156,13 +156,13 @@ class CrossAttention(MultiHeadAttention):
         k, _ = split_heads(rows[1].grid(self.key_value(memory)), 2, self.heads)
         mask = rows[1].mask()
         mask = None if mask is None else mask[:, None, None, :]
-        return (self.score or Score()).weights(q, k, mask, distances_between(q, k))
+        return self.score.weights(q, k, mask, distances_between(q, k))
 
 
-def score_for_study(settings: ModelSettings) -> Score | None:
-    """Return the score `model.attention_score`; None for that of the paper."""
+def chosen_score(settings: ModelSettings) -> Score:
+    """Return the score `model.attention_score`."""
     score = FOR_STUDY.get(settings.attention_score)
-    return None if score is None else score(settings.heads, settings.dim // settings.heads)
+    return Score() if score is None else score(settings.heads, settings.dim // settings.heads)
 
 
 def distances_between(q: Tensor, k: Tensor) -> Tensor:

@@ -17,6 +17,11 @@ class Score(nn.Module):
     Distances from query to key, (B or 1, T, S), are for scores that depend on the order of tokens.
     """
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels compute attention with this score: that of the paper."""
+        return type(self) is Score
+
     def forward(self, q: Tensor, k: Tensor, distances: Tensor) -> Tensor:
         """Return the scores (B, H, T, S) of queries (B, H, T, d) and keys (B, H, S, d)."""
         scale: float = q.size(-1) ** -0.5

@@ -159,7 +159,7 @@ class Transformer(Computing):
     @cached_property
     def attends_by_kernels(self) -> bool:
         """Whether all attention has the score of the paper, which kernels compute."""
-        return not any(isinstance(module, Score) for module in self.modules())
+        return all(module.has_kernels for module in self.modules() if isinstance(module, Score))
 
     @property
     def device(self) -> torch.device:

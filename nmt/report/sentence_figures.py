@@ -25,7 +25,6 @@ from nmt.decoding.search import search
 from nmt.errors import ConfigError
 from nmt.kernels.reference import split_heads
 from nmt.model.attention import distances_between
-from nmt.model.scores import Score
 from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
@@ -172,9 +171,9 @@ def head_numbers(model: Transformer, source: Sequence[int]) -> dict[str, Tensor]
     attention = layer.attention
     layer_input = layer.attention_sublayer.normalized_before((model.source_embedding(rows), None))
     q, k, v = split_heads(rows.grid(attention.project(layer_input, rows.positions)), 3, attention.heads)
-    score, distances = attention.score or Score(), distances_between(q, k)
+    score, distances = attention.score, distances_between(q, k)
     weights = score.weights(q, k, None, distances)
-    names = "Q", "K", "V", "Q Kᵀ / √d" if attention.score is None else "scores", "softmax", "Z"
+    names = "Q", "K", "V", "Q Kᵀ / √d" if score.has_kernels else "scores", "softmax", "Z"
     matrices = q, k, v, score(q, k, distances), weights, score.average(weights, v, distances)
     return {name: matrix[0, 0].float().cpu() for name, matrix in zip(names, matrices, strict=True)}
 

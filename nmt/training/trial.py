@@ -102,7 +102,7 @@ def _fits(updater: Updater, stream: BatchStream) -> bool:
         moments = [] if updater.optimizer.state else [torch.empty_like(updater.weights.all) for _ in range(2)]
         updater.kernels.seed(0)
         for batch in largest_batches(stream):
-            updater.add_gradient(batch.copied(updater.kernels.to_device))
+            updater.backward_pass(batch.copied(updater.kernels.to_device))
         del moments
     except (RuntimeError, MemoryError) as error:
         if not is_oom(error):

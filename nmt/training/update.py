@@ -55,7 +55,7 @@ class Updater:
         self._sums = torch.zeros(2, device=device)  # of losses and negative log-likelihoods
         # other scores, and dropout of attention weights, are computed on padded tensors, whose shapes vary
         may_record = self.model.attends_by_kernels and not recipe.model.attention_dropout
-        self._add_gradient = self.kernels.recorded(self.add_gradient, "an update", may_record)
+        self._recorded_pass = self.kernels.recorded(self.backward_pass, "an update", may_record)
 
     def update(self, batches: Sequence[Batch], step: int, target_tokens: int) -> Update:
         """Make update number `step` (from 1) with one or more batches, as if they were a single batch.
@@ -65,7 +65,7 @@ class Updater:
         """
         self.model.train()
         self.kernels.round_weights(self.weights.all)
-        self.with_released_memory(lambda: self._add_gradients(batches, step))
+        self.with_released_memory(lambda: self._sum_gradients(batches, step))
         sums = self._sums
         if self.world_size > 1:
             distributed.all_reduce(self.weights.gradient)
@@ -95,17 +95,17 @@ class Updater:
         release_cached_blocks(self.device)
         return function()
 
-    def _add_gradients(self, batches: Sequence[Batch], step: int) -> None:
+    def _sum_gradients(self, batches: Sequence[Batch], step: int) -> None:
         """Set gradients and sums to those of all batches."""
         self.weights.gradient.zero_()
         self._sums.zero_()
         for index, batch in enumerate(batches):
             number = distributed.rank() + index * self.world_size
             self.kernels.seed(seed_for("dropout", self.recipe.seed, step, number))
-            self._add_gradient(batch)
+            self._recorded_pass(batch)
 
-    def add_gradient(self, batch: Batch) -> None:
-        """Add the gradient of a batch's summed loss to that of the weights, and loss and nll to their sums."""
+    def backward_pass(self, batch: Batch) -> None:
+        """Compute loss and gradient of a batch: add them, and the nll, to the sums of the update."""
         loss, nll = self.model.loss(batch, self.recipe.train.label_smoothing)
         loss.backward()  # type: ignore[no-untyped-call]
         self._sums += torch.stack((loss.detach(), nll))

@@ -18,7 +18,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
 from nmt.errors import ModelError
-from nmt.kernels.reference import Kernels, Result
+from nmt.kernels.reference import Kernels, Result, SearchSize
 from nmt.model.transformer import Transformer
 from tests.builders import tiny_model
 from tests.decoding.reference_search import assert_same, only, slow_beam
@@ -38,8 +38,8 @@ class FewSlots(Kernels):
         self.slots, self.steps_per_fetch = slots, steps_per_fetch  # type: ignore[misc]
         self.searches: dict[object, object] = {}
 
-    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> tuple[int, int, int]:
-        return self.slots, max(lengths), target
+    def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> SearchSize:
+        return SearchSize(self.slots, max(lengths), target)
 
     def reuse(self, key: object, size: int, make: Callable[[], Result]) -> Result:
         if key not in self.searches:

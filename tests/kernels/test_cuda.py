@@ -20,7 +20,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.kernels import triton_attention
 from nmt.kernels.cuda import CudaKernels
-from nmt.kernels.reference import Kernels
+from nmt.kernels.reference import Kernels, SearchSize
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
 from tests.builders import padded
@@ -99,7 +99,7 @@ def test_searches_have_few_sizes() -> None:
     assert kernels.search_size([16] * many, 42, 2048) == (32, 16, 64)  # 64 tokens a slot at least
     assert kernels.search_size([300] * many, 610, 2048) == (4, 512, 1024)
     assert kernels.search_size([5000] * 3, 9000, 2048)[0] == 1
-    kernels.reduce_search_size(0, (4, 512, 1024))  # else every batch of the rest would fail first
+    kernels.reduce_search_size(0, SearchSize(4, 512, 1024))  # else every batch of the rest would fail first
     assert kernels.search_size([300] * many, 610, 2048)[0] == 2
     assert kernels.search_size([16] * many, 42, 2048)[0] == 32, "shorter sentences fit"
     assert kernels.search_size([9], 28, 2048)[0] == 1

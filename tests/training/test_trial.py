@@ -87,7 +87,7 @@ def test_rank_without_a_sentence_tries_the_largest_batches(
     counts = []
     for stream.rank in range(8):
         for batch in largest_batches(stream):
-            updater.add_gradient(batch.copied(updater.kernels.to_device))
+            updater.backward_pass(batch.copied(updater.kernels.to_device))
             counts.append(batch.target_tokens)
     assert sorted(counts) == [0] * 14 + [120] * 2
     assert updater.weights.gradient.isfinite().all()
