@@ -16,6 +16,7 @@ from nmt.config.section import SettingError
 from nmt.decoding.alignment import best_heads
 from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError, NMTError
+from nmt.evaluation.metrics import make_scorer
 from nmt.kernels.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.kernels.machine import reuse_freed_ram
 from nmt.model.checkpoint import load_model, write_settings
@@ -25,6 +26,7 @@ from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.files import json_digest, replace_link, write_output
 from nmt.text.corpus import read_pairs
+from nmt.text.languages import target_language
 from nmt.text.manifest import Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.tokenizer import initial_files
@@ -123,6 +125,8 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Score
 
     distributed.on_rank_zero(check_files)
     check_settings(recipe)
+    for code in recipe.languages.target if recipe.data.valid or recipe.data.test else ():
+        make_scorer("bleu", target_language(code))  # raises ConfigError now, not at the first validation
     texts = []
     for key, corpus in recipe.data.test_texts.items():
         pairs = list(read_pairs(corpus, recipe.languages_of(corpus)))

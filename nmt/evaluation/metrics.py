@@ -157,7 +157,7 @@ def make_scorer(metric: str, language: TargetLanguage, effective_order: bool = F
                 name, package = _EXTRA_PACKAGES[language.tokenizer]
                 raise ConfigError(
                     f"BLEU for {name} needs the tokenizer {language.tokenizer}, which is not installed; "
-                    f"run: pip install '{package}' (or choose --metric chrf, which needs none)"
+                    f"run: pip install '{package}' (nmt score --metric chrf needs none)"
                 ) from None
         case "chrf" | "chrf2":
             return CHRF()

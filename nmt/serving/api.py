@@ -17,7 +17,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 from nmt.errors import ConfigError
 from nmt.serving.request_queue import RequestQueue
 from nmt.text.glossary import Glossary
-from nmt.text.languages import english_name, primary_code, probabilities
+from nmt.text.languages import english_name, nearest_code, primary_code, probabilities
 from nmt.text.words import linked_spans
 from nmt.translation.documents.document import COLUMN_FORMATS, Content, ReadOptions
 from nmt.translation.documents.recognizing import ENDINGS, recognized_format
@@ -26,6 +26,7 @@ from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
 
+_LIBRETRANSLATE = {"zt": "zh-Hant", "pb": "pt-BR"}  # codes of its own
 _LINE_END = re.compile(r"(\r\n?|\n)")
 _TAG = re.compile(r"<[^>]*>")
 _COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
@@ -155,10 +156,10 @@ class Service:
 
     def _known(self, requested: str) -> str:
         """Return the server's code of a language: the requested code, or another code of the same language."""
-        same = [code for code in self.codes if primary_code(code) == primary_code(requested)]
-        if not same:
+        nearest = nearest_code(_LIBRETRANSLATE.get(requested, requested), tuple(self.codes))
+        if nearest is None:
             raise RequestError(400, f"{requested} is not supported")
-        return requested if requested in same else same[0]
+        return nearest
 
 
 @lru_cache

@@ -19,11 +19,12 @@ from nmt.errors import DataError
 from nmt.system.console import counted
 from nmt.system.files import json_digest
 from nmt.text.items import ITEM
-from nmt.text.languages import UNSPACED
+from nmt.text.languages import MARKS, UNSPACED
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
 
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
+_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
+_WORD = re.compile(rf"[{UNSPACED}]|{_LETTER}+|[^\w\s]")
 
 Words = tuple[str, ...]
 _LONGEST = 200  # characters of a term
@@ -130,7 +131,6 @@ def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
 
 def whole_word(term: str) -> re.Pattern[str]:
     """Return a pattern that matches a term, except inside a longer word of a script with spaces."""
-    letter = rf"[^\W{UNSPACED}]"
-    before = rf"(?<!{letter})" if re.match(letter, term) else ""
-    after = rf"(?!{letter})" if re.match(letter, term[-1]) else ""
+    before = rf"(?<!{_LETTER})" if re.match(_LETTER, term) else ""
+    after = rf"(?!{_LETTER})" if re.match(_LETTER, term[-1]) else ""
     return re.compile(before + re.escape(term) + after)

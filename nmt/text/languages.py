@@ -19,6 +19,7 @@ are left out, since names in both scripts use them.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ UNSPACED = HAN + KANA  # letters of Chinese and Japanese, which are written with
 # Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs.
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
 
+# Combining marks, such as the vowel signs of Devanagari, which are parts of words.
+MARKS = "".join(mark for mark in map(chr, range(0x300, 0x1E00)) if unicodedata.category(mark)[0] == "M")
+
 # The letters of each script, and the languages that are written only in it: the code, other codes and the English name
 # of each, with which the first line of a table may name its columns.
 _SCRIPTS = {
@@ -47,10 +51,10 @@ _SCRIPTS = {
         "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
         "af:afrikaans br ca:catalan co cs:ces:czech cy:welsh da:dan:danish de:deu:german en:eng:english "
         "eo:esperanto es:spa:spanish et:estonian eu:basque fi:fin:finnish fo fr:fra:french fy ga:irish gd "
-        "gl:galician hr:croatian ht hu:hun:hungarian id:ind:indonesian is:icelandic it:ita:italian la:latin lb "
-        "lt:lithuanian lv:latvian mi:maori ms:malay mt:maltese nb nl:nld:dutch nn no:norwegian oc pl:pol:polish "
-        "pt:por:portuguese rm ro:ron:romanian sc sk:slovak sl:slovenian so:somali sq:albanian st sv:swe:swedish "
-        "sw:swahili tl:tagalog tr:tur:turkish vi:vie:vietnamese xh:xhosa yo:yoruba zu:zulu",
+        "gl:galician hr:croatian ht hu:hun:hungarian id:ind:in:indonesian is:icelandic it:ita:italian la:latin lb "
+        "lt:lithuanian lv:latvian mi:maori ms:malay mt:maltese nl:nld:dutch nn no:nor:nob:nb:norwegian oc "
+        "pl:pol:polish pt:por:portuguese rm ro:ron:romanian sc sk:slovak sl:slovenian so:somali sq:albanian st "
+        "sv:swe:swedish sw:swahili tl:tagalog tr:tur:turkish vi:vie:vietnamese xh:xhosa yo:yoruba zu:zulu",
     ),
     "Arabic": (
         "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
@@ -68,9 +72,9 @@ _SCRIPTS = {
     "Greek": ("\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65", "el:ell:greek"),
     "Gujarati": ("\u0a80-\u0aff", "gu:gujarati"),
     "Gurmukhi": ("\u0a00-\u0a7f", "pa:punjabi"),
-    "Han": (HAN, "zh:chi:zho:chinese yue cmn wuu lzh"),
+    "Han": (HAN, "zh:chi:zho:cmn:chinese yue wuu lzh"),
     "Hangul": (HANGUL, "ko:kor:korean"),
-    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he:heb:hebrew yi:yiddish"),
+    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he:heb:iw:hebrew yi:yiddish"),
     "Japanese": (KANA + HAN, "ja:jp:jpn:japanese"),
     "Kannada": ("\u0c80-\u0cff", "kn:kannada"),
     "Khmer": ("\u1780-\u17ff", "km:khmer"),
@@ -150,18 +154,17 @@ class TargetLanguage:
     @property
     def tokenizer(self) -> str:
         """The BLEU tokenizer, by sacreBLEU's name."""
-        return _EAST_ASIAN.get(self.code, "13a")
+        return _EAST_ASIAN.get(self.code, "char" if self.unspaced else "13a")
 
     @property
     def unspaced(self) -> bool:
         """Whether words are written without spaces between them."""
-        return self.code in ("zh", "ja")
+        return not has_spaces(self.code)
 
     @property
     def looks(self) -> str:
         """The predicate of a message about a text in this language: `looks Chinese`."""
-        is_known = self.code in _EAST_ASIAN
-        return f"looks {english_name(self.code)}" if is_known else "does not look Chinese, Japanese or Korean"
+        return f"looks {english_name(self.code)}" if self.code else "does not look Chinese, Japanese or Korean"
 
     @property
     def notice(self) -> str | None:
@@ -193,13 +196,16 @@ def known_language(code: str, name: str) -> TargetLanguage:
 
 
 def detect_language(lines: Iterable[str]) -> TargetLanguage:
-    """Return Chinese, Japanese or Korean by the share of their letters in the first lines, else the code "".
+    """Return the language of a text without spaces, or Korean, by the letters of the first lines, else the code "".
 
     Japanese mixes Han with kana, and Korean may contain some Han; only Chinese has Han alone.
     """
     share = script_shares("".join(islice(lines, _LINES_READ)))
     han, han_and_kana, hangul = (share.get(script, 0.0) for script in ("Han", "Japanese", "Hangul"))
     total = han_and_kana + hangul
+    for script, sole in SOLE_LANGUAGES.items():
+        if sole != "ja" and not has_spaces(sole) and share.get(script, 0.0) > _SHARE:
+            return TargetLanguage(sole, "detected")
     code = "ja" if han_and_kana - han > _SHARE * total else "ko" if hangul > _SHARE * total else "zh"
     return TargetLanguage(code if total > _SHARE else "", "detected")
 
@@ -236,7 +242,7 @@ def confusable(detected: str, code: str) -> bool:
 
     That is so for the same language, for a related one, and if py3langid does not have the language `code`.
     """
-    label = {"nb": "no"}.get(primary_code(code), primary_code(code))
+    label = primary_code(code)
     is_related = any({detected, label} <= languages for languages in _RELATED)
     return detected in (label, "zxx") or label not in _identifier().labels or is_related
 
@@ -339,17 +345,23 @@ def is_traditional(language: str) -> bool:
 
 
 @cache
-def _nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
-    """Return the written code of the requested language: if possible the same, else one of the same Chinese variant.
+def nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
+    """Return the written code of the requested language: if possible the same, else of the same script or region.
 
-    >>> _nearest_code("zh_TW", ("en", "zh-Hans", "zh-Hant"))
+    >>> nearest_code("zh_TW", ("en", "zh-Hans", "zh-Hant"))
     'zh-Hant'
     """
 
-    def distance(code: str) -> tuple[bool, bool]:
-        return not _is_same(code, requested), is_traditional(code) != is_traditional(requested)
+    def distance(code: str) -> tuple[bool, bool, int]:
+        is_other_variant = is_traditional(code) != is_traditional(requested)
+        return not _is_same(code, requested), is_other_variant, -len(_subtags(code) & _subtags(requested))
 
     return min((code for code in written if primary_code(code) == primary_code(requested)), key=distance, default=None)
+
+
+def _subtags(code: str) -> set[str]:
+    """Return the script, the region and the like of a code."""
+    return {*re.split("[-_]", code.lower())[1:]}
 
 
 def _is_same(code: str, other: str) -> bool:
@@ -358,8 +370,8 @@ def _is_same(code: str, other: str) -> bool:
 
 def nearest_codes(languages: LanguagePair, written: Collection[str]) -> tuple[str, str] | None:
     """Return two of the written codes, that of the source and that of the target; None if one is missing."""
-    source = _nearest_code(languages.source, tuple(code for code in written if not _is_same(code, languages.target)))
-    target = _nearest_code(languages.target, tuple(code for code in written if code != source))
+    source = nearest_code(languages.source, tuple(code for code in written if not _is_same(code, languages.target)))
+    target = nearest_code(languages.target, tuple(code for code in written if code != source))
     return None if source is None or target is None else (source, target)
 
 

@@ -22,6 +22,7 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 # possessive, and only at the start of a run, so that 100,000 commas take linear time
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
+_ORDINAL = re.compile(r"\b\d{1,4}\.\s*\Z")  # such as the day of a month, in many languages
 # Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
@@ -79,8 +80,13 @@ def sentences(text: str, language: str) -> list[str]:
     >>> sentences("I know Tom. Mr. Smith met J. S. Bach, e.g. in Leipzig. Really?", "en")
     ['I know Tom. ', 'Mr. Smith met J. S. Bach, e.g. in Leipzig. ', 'Really?']
     """
-    code = primary_code(language)
-    return [sentence for block in _BLOCK.findall(text) for sentence in sentencex.segment(code, block)]
+    parts, code = list[str](), primary_code(language)
+    for sentence in (part for block in _BLOCK.findall(text) for part in sentencex.segment(code, block)):
+        if sentence[:1].islower() and _ORDINAL.search("".join(parts[-1:])):
+            parts[-1] += sentence
+        else:
+            parts.append(sentence)
+    return parts
 
 
 def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:

@@ -18,7 +18,7 @@ removed nor added. Models are trained on text in sentence case.
 import re
 from collections.abc import Callable, Iterable
 
-from nmt.text.languages import HAN, primary_code
+from nmt.text.languages import HAN, primary_code, script_of
 
 _WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
 _WIDE = str.maketrans(",.!?:;", "，。！？：；")
@@ -30,7 +30,7 @@ _PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two ar
 
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
     """Return a line in the typography of a language; the strings `kept` and names between colons are not changed."""
-    if primary_code(language) != "zh" or not re.search(f"[{HAN}]", text):
+    if script_of(language) != "Han" or not re.search(f"[{HAN}]", text):
         return text
     unchanged = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     originals: list[str] = []
@@ -80,9 +80,11 @@ def lower(text: str, language: str) -> str:
 
 
 def is_in_capitals(text: str) -> bool:
-    """Whether a text has capitals only, and is no abbreviation."""
+    """Whether a text has capitals only, and is no abbreviation; letters of scripts without case are no capitals."""
     words = _WORD.findall(text)
-    return text == text.upper() != text.lower() and (len(words) > 1 or len("".join(words)) > _SHORT)
+    letters = "".join(words)
+    is_cased = 4 * sum(map(str.isupper, letters)) >= 3 * len(letters)
+    return is_cased and text == text.upper() != text.lower() and (len(words) > 1 or len(letters) > _SHORT)
 
 
 def _is_title(text: str) -> bool:

@@ -9,14 +9,19 @@ from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
 from nmt.text.glossary import Glossary, Term, missing_terms
 from nmt.text.items import ITEM, Line
-from nmt.text.languages import primary_code
+from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
 from nmt.text.normalize import normalize
 from nmt.text.typography import apply_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
-_FINAL = re.compile(r"(?<![.。?？!！])[.。?？!！]\Z")
+_MARKS = ".。?？!！؟۔।॥።፧။។։"  # that end a sentence
+_FINAL = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]\Z")
 # Several final marks, of which models often generate only one, and the ending of a translation that they replace.
-_FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!]{2,})\Z"), re.compile(r"[\s.。…?？!！]*\Z")
+_FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!]{2,})\Z"), re.compile(rf"[\s…{_MARKS}]*\Z")
+# The end of a text that may have had a final mark: Thai and Lao have none.
+_WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
+_OPENING = {"?": "¿", "!": "¡"}
+_ENGLISH_I = re.compile(r"I\b")
 
 
 class Choices(TypedDict, total=False):
@@ -64,15 +69,17 @@ class TranslateOptions:
 
         It keeps its capital if it begins with a word of the source or a term, and in languages with capital nouns.
         """
-        if source[-1:].isalnum() and _FINAL.search(rest):
-            rest = rest[:-1]
+        if _WORD_END.search(source) and _FINAL.search(rest):
+            before, _opening, after = rest[:-1].rpartition(_OPENING.get(rest[-1], "\n"))
+            rest = before + after
         if rest.strip() and (marks := _FINAL_MARKS.search(source)):
-            is_chinese_ellipsis = primary_code(self.to) == "zh" and marks[0][0] in ".…"
+            is_chinese_ellipsis = script_of(self.to) == "Han" and marks[0][0] in ".…"
             rest = _ENDING.sub("……" if is_chinese_ellipsis else marks[0], rest, count=1)
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             cased_words = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
-            if not rest[1:2].isupper() and not rest.startswith(cased_words):
+            is_english_i = primary_code(self.to) == "en" and _ENGLISH_I.match(rest)
+            if not rest[1:2].isupper() and not rest.startswith(cased_words) and not is_english_i:
                 rest = lower(rest[:1], self.to) + rest[1:]
         return rest
 

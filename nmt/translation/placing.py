@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 from nmt.text.glossary import Term
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
-from nmt.text.languages import UNSPACED_TEXT
+from nmt.text.languages import MARKS, UNSPACED_TEXT
 from nmt.text.typography import restored_case
 from nmt.text.words import Links, word_spans
 
@@ -185,7 +185,12 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
 
 def _is_letter(character: str) -> bool:
     """Whether a character is a letter or digit of a script with spaces."""
-    return character.isalnum() and not _UNSPACED.match(character)
+    return _is_of_word(character) and not _UNSPACED.match(character)
+
+
+def _is_of_word(character: str) -> bool:
+    """Whether a character is a letter, a digit or a combining mark; not if it is empty."""
+    return character.isalnum() or (character != "" and character in MARKS)
 
 
 def best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | None:
@@ -210,7 +215,7 @@ def best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | No
 
 def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span of a word without the punctuation around it; all of it if there is nothing else."""
-    letters = [position for position in range(start, end) if text[position].isalnum()]
+    letters = [position for position in range(start, end) if _is_of_word(text[position])]
     return (letters[0], letters[-1] + 1) if letters else (start, end)
 
 

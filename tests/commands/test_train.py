@@ -20,6 +20,7 @@ from nmt.config import load_recipe
 from nmt.config.model_sections import Schedule
 from nmt.errors import ConfigError, DataError
 from nmt.model.checkpoint import load_model
+from nmt.text.languages import TargetLanguage
 from nmt.text.prepared import PreparedCorpus
 from nmt.training.progress import read_progress
 from tests.builders import recipe_in, reversal_pairs, run_command, write_reversal_task, write_tsv
@@ -141,6 +142,18 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     ):
         assert warning.startswith(start)
         assert f"many for {tokens:,} target tokens of text; `nmt init` writes" in warning
+
+
+def test_scores_that_cannot_be_computed_are_reported_before_training(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_scorer(name: str, language: TargetLanguage) -> None:
+        raise ConfigError(f"{name} for {language.code} needs a package")
+
+    monkeypatch.setattr("nmt.commands.train.make_scorer", make_scorer)
+    with pytest.raises(ConfigError, match="bleu for ja needs a package"):
+        train(recipe_in(texts, f"run={tmp_path}/run", "languages.target=ja"), QUIET)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "no such file"), ("", "no sentence pairs"), ("x", "no tab")])

@@ -29,6 +29,7 @@ def targets_of(glossary: Glossary, line: str) -> list[str]:
         ("the cat's tail", ["gatto"]),
         ("C++ and C", ["C++"]),
         ("我用机器翻译和机器", ["MT", "macchina"]),
+        ("catा caटt", []),  # a vowel sign and letters of another script are parts of a word
     ],
 )
 def test_longest_terms_of_whole_words_are_found(line: str, targets: list[str]) -> None:

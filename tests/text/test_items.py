@@ -49,6 +49,7 @@ def test_forms_are_items_in_sentences(form: str) -> None:
         "A well-known R&D team, 12:30, 24/7, 1,000.5 km, 3.14, and/or 10–12 °C… Tom's “big” one; A. B. Smith.",
         "Vale 1.000.000 di euro, cioè l'80% in più. E poi? Sì!",
         "我喜欢咖啡，车站在哪里？“好”，他说（真的）。",
+        "Marie achète « un chat » en ville 24/7 : voilà ; 50 % de R&D.",
     ],
 )
 def test_ordinary_text_has_no_items(text: str) -> None:

@@ -18,6 +18,8 @@ from tests.builders import TEXTS
         ("cmn", "zh"),
         ("kor", "ko-mecab"),
         ("it", "13a"),
+        ("tha_Thai", "char"),
+        ("nb", "13a"),
         ("xx", "13a"),
     ],
 )

@@ -53,6 +53,7 @@ def test_units_do_not_split_words(text: str, limit: int) -> None:
         ("Is it <i>near <b>here?</b></i> No.", ["Is it <i>near <b>here?</b></i>", " No."]),
         ("Name | Address", ["Name ", "| Address"]),
         ("今天下雨。我们在家！“走吧。”", ["今天下雨。", "我们在家！", "“走吧。”"]),
+        ("Den 17. mai kom han. Ja.", ["Den 17. mai kom han. ", "Ja."]),
     ],
 )  # fmt: skip
 def test_sentences_of_examples(text: str, expected: list[str]) -> None:

@@ -23,6 +23,8 @@ def count(word: str) -> int:
         ("The BBC Saw Tom on YouTube", "The BBC saw Tom on YouTube"),
         # abbreviations, names and sentences stay
         *((text, text) for text in ("USA", "I", "A 1", "Tom York", "Tom saw the USA.", "How far is New York?")),
+        # letters without case are no capitals
+        *((text, text) for text in ("我在 NASA 工作。", "แม่ของฉันชอบ PDF", "나는 NASA에서 일한다.")),
     ],
 )  # fmt: skip
 def test_texts_get_the_case_of_sentences(text: str, expected: str) -> None:

@@ -90,6 +90,7 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("<b>Note:</b> it rains.", "Nota: piove.", [(0, 0), (2, 1)], "<b>Nota:</b> piove."),
         ("a <b><i>b</i> c</b> d", "d c b a", [(3, 0), (2, 1), (1, 2), (0, 3)], "d <b>c <i>b</i></b> a"),
         ("a <b>b</b> <i>c</i>", "c b a", [(2, 0), (1, 1), (0, 2)], "<i>c</i> <b>b</b> a"),
+        ("the <b>cat</b>", "वह बिल्ली बेचता है।", [(0, 0), (1, 2)], "वह बिल्ली <b>बेचता</b> है।"),
         ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
         # without links: at the same share of the words
         ("See <a href='x>y'>this</a>.", "Vedi questo.", [], "Vedi <a href='x>y'>questo</a>."),
@@ -163,6 +164,7 @@ def test_pair_is_around_the_run_of_words_with_most_links(links: Links, one: int,
         ("My wine", "amico", "L'altro, mio", [(1, 0), (0, 1)], "L'amico, mio"),
         ("My red wine", "vino", "Il mio", [(0, 1)], "Il mio vino"),
         ("I drink wine.", "酒", "我喝水。", [(0, 0), (1, 1), (2, 2)], "我喝酒。"),
+        ("My wine", "ग्रंथ", "किताब मेरी", [(0, 1), (1, 0)], "ग्रंथ मेरी"),
     ],
 )
 def test_terms_replace_the_words_aligned_with_theirs(
@@ -323,12 +325,19 @@ def test_typography_does_not_change_terms() -> None:
         ("Open...", "", "Apri.", "Apri..."),
         ("Really?!", "", "Davvero?", "Davvero?!"),
         ("Well…", "", "Bene...", "Bene…"),
+        ("Where is a cat", "", "¿Dónde está un gato?", "Dónde está un gato"),
+        ("หมอขายรถยนต์ทุกวัน", "", "Il medico vende auto.", "Il medico vende auto."),  # Thai has no full stop
+        ("ฉันรักแม่", "", "Ti amo.", "Ti amo."),
+        ("हिन्दी", "", "Hindi.", "Hindi"),  # ends in a vowel sign
+        ("settings", "", "सेटिंग्स।", "सेटिंग्स"),
+        ("What?!", "", "ماذا؟", "ماذا?!"),
     ],
 )
 def test_titles_and_labels_begin_and_end_as_their_sources(source: str, prefix: str, text: str, expected: str) -> None:
     assert options_for({"cat": "Micio"}).finished(source, prefix, text) == expected
     assert replace(options_for({}), to="de").finished("the cat", "", "Katze") == "Katze"
     assert replace(options_for({}), to="zh").finished("Open...", "", "打开。") == "打开……"
+    assert replace(options_for({}), to="en").finished("sono stanco.", "", "I'm tired.") == "I'm tired."
 
 
 def test_diff_lists_missing_and_surplus_content() -> None:

@@ -54,7 +54,7 @@ def known_direction(option: str | None, corpus: CorpusFile) -> Direction | None:
     files, codes = list(corpus.files.values()), named_languages(corpus)
     if len(codes) > 2:
         raise ConfigError(f"{files[0]}: found the languages {', '.join(codes)}; state two: {OPTION} en-it")
-    return Direction(LanguagePair(*map(_short, codes)), Origin.FILE) if codes[1:] else named_direction(files)
+    return Direction(_pair(codes), Origin.FILE) if codes[1:] else named_direction(files)
 
 
 def named_direction(files: Sequence[Path]) -> Direction | None:
@@ -70,8 +70,14 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
         code_pairs = [parts for parts in zip(*map(reversed, names), strict=False) if parts[0] != parts[1]]
     for codes in code_pairs:
         if all(re.fullmatch(_CODE, code) and is_language(code) for code in codes):
-            return Direction(LanguagePair(*map(_short, codes)), Origin.FILE_NAMES if files[1:] else Origin.FILE_NAME)
+            return Direction(_pair(codes), Origin.FILE_NAMES if files[1:] else Origin.FILE_NAME)
     return None
+
+
+def _pair(codes: Sequence[str]) -> LanguagePair:
+    """Return two codes in the form of recipes; of one language, with script and region, as sr_Cyrl and sr_Latn."""
+    short = [*map(_short, codes)]
+    return LanguagePair(*(short if short[0] != short[1] else codes))
 
 
 def _short(code: str) -> str:

@@ -80,7 +80,7 @@ def read_po(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair
         file = polib.pofile("".join(f"{line}\n" for line in read_lines(path)))
     except OSError as error:
         raise DataError(f"{path}: not a PO file: {error}") from None
-    stated = primary_code(file.metadata.get("Language", "").replace("_", "-"))
+    stated = primary_code(file.metadata.get("Language", "").partition("@")[0])
     sides = list(map(primary_code, (languages.source, languages.target))) if stated and languages is not None else []
     if sides and stated not in sides:
         raise DataError(f"{path}:1: found the header Language: {stated}, expected {sides[1]}, or {sides[0]}")

@@ -37,6 +37,8 @@ def two_files(folder: Path, source: str, target: str) -> CorpusFile:
         (["corpus.eng.txt", "corpus.zho.txt"], ("en", "zh")),
         (["eng_Latn.dev", "zho_Hant.dev"], ("en", "zh-Hant")),
         (["my.en-it.en", "my.en-it.it"], ("en", "it")),
+        (["s.sr_Cyrl", "s.sr_Latn"], ("sr_Cyrl", "sr_Latn")),
+        (["cmn-eng.tsv"], ("zh", "en")),
         (["train.en-zh.tsv.gz"], ("en", "zh")),
         (["eng-ita.txt"], ("en", "it")),
         (["a.txt", "b.txt"], None),

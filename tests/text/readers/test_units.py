@@ -47,6 +47,8 @@ def test_lines_are_those_of_the_units(tmp_path: Path) -> None:
         (("en-GB", "en-US"), "en", "en-GB", ("en-US", "en-GB")),
         (("en", "zh-Hans", "zh-HK"), "en", "zh-Hant", ("en", "zh-HK")),
         (("eng", "ita"), "it", "en", ("ita", "eng")),
+        (("en", "sr-Cyrl-RS", "sr-Latn-RS"), "en", "sr_Latn", ("en", "sr-Latn-RS")),
+        (("en-US", "nb-NO"), "en", "no", ("en-US", "nb-NO")),
     ],
 )
 def test_nearest_languages_are_chosen(
