@@ -156,9 +156,12 @@ def train(
             from nmt.commands.train import check_settings
         check_settings(recipe)
 
-    # torchrun may have started these processes again (--max-restarts) after one of them failed
-    restart = restart and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     recipe = load_recipe(given_recipe(recipe_file, config), overrides or (), check)
+    if restart and "RANK" in os.environ:
+        raise ConfigError(
+            "--restart: not with torchrun, which starts these processes again when one ends or a machine joins, and "
+            f"so would remove the training again; remove {recipe.run} before, and leave --restart out"
+        )
     from nmt.commands import train as module
     from nmt.kernels.device import choose_device
     from nmt.system.distributed import connect

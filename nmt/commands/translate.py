@@ -66,7 +66,8 @@ def translate(request: TranslateRequest, console: Console) -> None:
             if parallel is not None:
                 identity[option] = sha256("\n".join(parallel).encode()).hexdigest()
             with open_output(request.output, identity, resumable=not stream.isatty()) as output:
-                source = LineInput(stream, translator.batch_lines, parallel, option)
+                # the other processes of torchrun have no lines
+                source = LineInput(stream, translator.batch_lines, None if rank() else parallel, option)
                 if request.reference is not None:
                     score = partial(score_batch, translator, options, request.as_json)
                     process_lines("scoring", source, output, score, console, translator)

@@ -144,6 +144,14 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
         assert f"many for {tokens:,} target tokens of text; `nmt init` writes" in warning
 
 
+def test_torchrun_does_not_restart_a_run(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start it again and again: after each failure, and when a machine joins."""
+    monkeypatch.setenv("RANK", "0")
+    result = run_command("train", "-c", texts / "recipe.yaml", "--set", f"run={tmp_path}/run", "--restart")
+    assert (result.exit_code, (tmp_path / "run").exists()) == (2, False)
+    assert "--restart: not with torchrun, which starts these processes again when" in " ".join(result.stderr.split())
+
+
 def test_scores_that_cannot_be_computed_are_reported_before_training(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

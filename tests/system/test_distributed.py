@@ -81,7 +81,15 @@ def test_lost_connection_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
     lost = RuntimeError("[/some/gloo/transport/tcp/pair.cc:1] Connection closed by peer [127.0.0.1]:1")
     with (
-        pytest.raises(ModelError, match=r"process 0 lost the connection .*closed by peer.* continues from the last"),
+        pytest.raises(
+            ModelError, match=r"process 0 lost the connection .*closed by peer.* continues: a training from its"
+        ),
+        distributed.connect(choose_device(RuntimeSettings(device="cpu"))),
+    ):
+        raise lost
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    with (
+        pytest.raises(ModelError, match=r"process 0 cannot connect to the others: .*; start it with torchrun"),
         distributed.connect(choose_device(RuntimeSettings(device="cpu"))),
     ):
         raise lost

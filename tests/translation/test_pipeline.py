@@ -334,8 +334,10 @@ class TestSeveralProcesses:
         lines = [b"the cat" + b" moon" * (n % 7) if n % 9 else [b"", b"\xff", b"\t"][n % 3] for n in range(401)]
         (tmp_path / "in.txt").write_bytes(b"\n".join(lines))
         (tmp_path / "run.py").write_text(SMALL_BATCHES)
+        (tmp_path / "none.txt").write_text("\n" * len(lines))  # prefixes, which only the first process needs
         command = [warm_programs / "torchrun", "--standalone", "--nproc-per-node=2", tmp_path / "run.py", "translate"]
         command += ["-i", tmp_path / "in.txt", "-o", tmp_path / "out.txt", "-m", model, "--device", "cpu"]
+        command += ["--prefixes", tmp_path / "none.txt"]
         environment = {**os.environ, "PYTHON_EXEC": str(warm_programs / "python")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
