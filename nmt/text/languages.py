@@ -41,6 +41,9 @@ UNSPACED = HAN + KANA  # letters of Chinese and Japanese, which are written with
 # Those letters and all other characters of such text: punctuation, full-width forms, phonetic signs.
 UNSPACED_TEXT = "\u2ff0-\u2fff\u3001-\u312f\u3190-\u31ff\u4dc0-\u4dff\ufe30-\ufe4f\uff01-\uff9f" + UNSPACED
 
+# Letters of the other scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer.
+FURTHER_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
+
 # Combining marks, such as the vowel signs of Devanagari, which are parts of words.
 MARKS = "".join(mark for mark in map(chr, range(0x300, 0x1E00)) if unicodedata.category(mark)[0] == "M")
 

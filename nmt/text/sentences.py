@@ -14,7 +14,7 @@ from itertools import accumulate
 import sentencex
 
 from nmt.text.items import ITEM, Line, pairs_of
-from nmt.text.languages import primary_code
+from nmt.text.languages import MARKS, primary_code
 
 Count = Callable[[str], int]
 
@@ -22,6 +22,7 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 # possessive, and only at the start of a run, so that 100,000 commas take linear time
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
+_MOST_MARKS = 8  # on a letter
 _ORDINAL = re.compile(r"\b\d{1,4}\.\s*\Z")  # such as the day of a month, in many languages
 # Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
@@ -98,6 +99,8 @@ def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
         yield text
         return
     middle = len(text) // 2
+    near = range(middle, min(middle + _MOST_MARKS, len(text)))
+    middle = next((place for place in near if text[place] not in MARKS), middle)  # marks belong to the letter before
     for boundary in (_CLAUSE_END, _SPACE):
         if ends := [match.end() for match in boundary.finditer(text) if match.end() < len(text)]:
             middle = min(ends, key=lambda end: abs(2 * end - len(text)))

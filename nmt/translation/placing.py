@@ -21,13 +21,13 @@ from itertools import accumulate, pairwise
 
 from nmt.text.glossary import Term
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
-from nmt.text.languages import MARKS, UNSPACED_TEXT
+from nmt.text.languages import FURTHER_UNSPACED, MARKS, UNSPACED_TEXT
 from nmt.text.typography import restored_case
 from nmt.text.words import Links, word_spans
 
 _ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")
 _FINAL = re.compile(r"\s*[.!?…。！？:：,，;；]+[\"'”’»)）]*$")
-_UNSPACED = re.compile(f"[{UNSPACED_TEXT}]")
+_UNSPACED, _WITHOUT_SPACES = re.compile(f"[{UNSPACED_TEXT}]"), re.compile(f"[{UNSPACED_TEXT}{FURTHER_UNSPACED}]")
 # Items and spaces at the start of a unit, and marks between them.
 _LEADING = re.compile(rf"\s*(?:{ITEM}(?:[\s:;,：；，、]|[–—-](?=\s))*)*")
 
@@ -229,9 +229,10 @@ def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Lin
 def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
     """Return the line between two units; `before` and `after` are the adjacent characters of source and translation.
 
-    Chinese and Japanese have no spaces there; their translations into other languages need them, and the reverse.
+    Scripts such as Chinese and Thai have no spaces there; their translations into other languages need them, and the
+    reverse.
     """
-    from_unspaced = [bool(_UNSPACED.match(source)) for source, _ in (before, after)]
+    from_unspaced = [bool(_WITHOUT_SPACES.match(source)) for source, _ in (before, after)]
     spaced = [text.isalnum() and not _UNSPACED.match(text) for _, text in (before, after)]
     if not between.items:
         if any(_UNSPACED.match(text) for _, text in (before, after)) or not before[1]:

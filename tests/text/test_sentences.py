@@ -2,6 +2,7 @@
 
 import re
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -74,6 +75,12 @@ def test_sentences_of_examples(text: str, expected: list[str]) -> None:
 def test_long_sentences_are_halved(text: str, limit: int, expected: list[str]) -> None:
     count = count_words if " " in text else len
     assert [str(unit) for unit in units(read(text), limit, count, "en")] == expected
+
+
+def test_marks_stay_with_their_letters_when_a_text_is_halved() -> None:
+    parts = [str(unit) for unit in units(read("प्रीति" * 40), 8, len, "hi")]
+    assert "".join(parts) == "प्रीति" * 40
+    assert all(unicodedata.category(part[0])[0] != "M" for part in parts)
 
 
 @given(st.integers(1, 300), st.integers(2, 20))

@@ -25,12 +25,12 @@ from nmt.decoding.search import Models, search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, content_diff
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, Line, joined, pairs_of, read
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, pairs_of, read
 from nmt.text.words import Links, words
 from nmt.translation import translator as translating
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
-from nmt.translation.placing import edges, place, place_terms
+from nmt.translation.placing import edges, gap, place, place_terms
 from nmt.translation.result import Alternative, Unit
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
@@ -309,6 +309,11 @@ def test_typography_does_not_change_terms() -> None:
     options = replace(options_for({"cat": "猫 , 猫"}), to="zh")
     assert options.finished("cat?", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
     assert replace(options_for({}, typography=False), to="zh").finished("cat?", "", "好 ?") == "好 ?"
+
+
+@pytest.mark.parametrize(("before", "after", "space"), [("猫", "我", " "), ("ม", "เ", " "), ("a", "b", "")])
+def test_halves_of_a_text_without_spaces_have_a_space_between_translations(before: str, after: str, space: str) -> None:
+    assert str(gap(NO_TEXT, (before, "t"), (after, "M"))) == space
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ SPACES = re.compile(r"((?<!\s)(?=[^\S\r\n]*+[\r\n])\s++|\A\s++|(?<!\s)\s++\Z)")
 
 _TABS = re.compile("([\t\f]+)")
 
-# Places where a line may break; in Chinese not before punctuation.
-_BREAKABLE = re.compile(rf" +|(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])")
+# Places where a line may break; in Chinese not before punctuation, in Japanese not before small kana and ー.
+_BREAKABLE = re.compile(rf" +|(?<=[{UNSPACED_TEXT}])(?=[{UNSPACED}])(?![ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー々])")
 # The end of a line of three words or more that ends no sentence.
 _UNFINISHED = re.compile(r"[^\s]+ +[^\s]+ +(?:[^\r\n]* )?[^\s]*[^\s.!?:;…。！？：；](?<![.!?:][\"'”’»)\]])")
 
