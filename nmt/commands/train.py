@@ -64,6 +64,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             scored = on_rank_zero(lambda: not restart and is_scored(recipe, run, tests))
             on_rank_zero(lambda: run.open(recipe, restart))
+            run.check_is_shared()
             if recipe.train.tensorboard:  # a folder without `latest`, which would be a second run there
                 on_rank_zero(lambda: link(BOARDS / run.path.name, run.path / "tensorboard", console))
                 console.info(f"to watch the training: tensorboard --logdir {BOARDS}")
@@ -155,6 +156,11 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
         return prepared[0].manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)
+    if not recipe.prepared_directory.exists():
+        raise DataError(
+            f"{recipe.prepared_directory}: rank {distributed.rank()} does not find the corpus of rank 0 here; put "
+            "`prepared` and `run` on a disk that all machines share"
+        )
     corpus = prepared[0] if prepared else PreparedCorpus.open(recipe.prepared_directory, recipe)
     if corpus.manifest.fingerprint != fingerprint:
         raise DataError(

@@ -256,6 +256,12 @@ def test_full_disk_is_an_error_and_keeps_the_last_checkpoint_and_the_log(run: Ru
     assert resume(run, trained(0)[1]).step == 1
 
 
+def test_a_rank_that_does_not_see_the_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nmt.training.run._SECONDS_OF_DISK", 0.0)
+    with pytest.raises(ModelError, match="run: rank 0 does not find this run; put `run` on a disk that all machines"):
+        RunDirectory(tmp_path / "run").check_is_shared()
+
+
 def test_only_the_best_and_the_newest_checkpoint_are_kept(run: RunDirectory) -> None:
     """Files of the user in a checkpoint that is removed are kept, and so is a checkpoint that a kill left unfinished
     not."""
