@@ -54,7 +54,10 @@ class Rows:
 
     @classmethod
     def of_arrays(cls, ids: Indices, offsets: Indices, edges: Indices, groups: tuple[int, ...] = ()) -> "Rows":
-        """Return rows for the first sentence of each tile, and the number of sentences (P+1)."""
+        """Return rows with ids (N) and offsets of sentences (B+1), and with groups, see the fields.
+
+        `edges` (P+1) has the first sentence of each tile, and the number of sentences.
+        """
         numbers = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
         tensors = [torch.from_numpy(x.astype(np.int32)) for x in (ids, positions, numbers, offsets[edges])]

@@ -110,7 +110,7 @@ def read_model(directory: Path) -> LoadedModel:
 
 
 def description_of(directory: Path, configuration: object = None) -> Description:
-    """Return the description in the content of a config.json; if this is None, in that of a directory that is whole.
+    """Return the description in the content of a config.json; None: in the file of a directory that is whole.
 
     Raises ModelError for a description of another form.
     """

@@ -186,9 +186,11 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     if seconds:
         rows.append(("speed", f"{tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"))
         rows.append(("an epoch", f"{format_seconds(updates * seconds)}, {updates:,.1f} updates"))
-        for name, factor in ("steps", 1.0), ("epochs", 0.0), ("minutes", 60 / seconds), ("hours", 3600 / seconds):
+        per_unit = {"steps": 1.0, "minutes": 60 / seconds, "hours": 3600 / seconds}
+        for name in ("steps", "epochs", "minutes", "hours"):
             if (limit := getattr(train.stop, name)) is not None:
-                count = limit * factor if factor else stream.updates_in(limit, train.accumulate)
+                is_epochs = name == "epochs"  # which end with a whole update
+                count = stream.updates_in(limit, train.accumulate) if is_epochs else limit * per_unit[name]
                 after = f"{format_seconds(count * seconds)}, after {count:,.0f} updates"
                 rows.append((f"train.stop.{name} {limit:,.12g}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
