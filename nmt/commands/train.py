@@ -27,11 +27,12 @@ from nmt.system.console import Console, counted
 from nmt.system.files import json_digest, replace_link, write_output
 from nmt.text.corpus import read_pairs
 from nmt.text.languages import target_language
-from nmt.text.manifest import Manifest
+from nmt.text.manifest import PREPARED, Manifest
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.tokenizer import initial_files
 from nmt.training.loop import Training
 from nmt.training.optimizer import check_freeze
+from nmt.training.progress import RUN
 from nmt.training.resume import changed_environment, check_may_continue, check_run_directory, check_same_text
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
@@ -64,7 +65,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             recipe = with_measured_settings(recipe, corpus, run, console, restart)
             scored = on_rank_zero(lambda: not restart and is_scored(recipe, run, tests))
             on_rank_zero(lambda: run.open(recipe, restart))
-            run.check_is_shared()
+            distributed.check_is_shared(run.path / RUN.name)
             if recipe.train.tensorboard:  # a folder without `latest`, which would be a second run there
                 on_rank_zero(lambda: link(BOARDS / run.path.name, run.path / "tensorboard", console))
                 console.info(f"to watch the training: tensorboard --logdir {BOARDS}")
@@ -142,7 +143,8 @@ def check_recipe(recipe: Recipe, run: RunDirectory, restart: bool) -> list[Score
 def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart: bool) -> PreparedCorpus:
     """Return the corpus of a recipe, which rank 0 prepares again if needed. Collective.
 
-    Raises ConfigError if the run needs another corpus, DataError if the corpus of a rank differs from that of rank 0.
+    Raises ConfigError if the run needs another corpus, ModelError if a rank does not find that of rank 0,
+    DataError if it finds a different one.
     """
 
     prepared = list[PreparedCorpus]()  # by this rank: to open it again would compare all its digests again
@@ -156,11 +158,7 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
         return prepared[0].manifest.fingerprint
 
     fingerprint = distributed.on_rank_zero(prepare_if_needed)
-    if not recipe.prepared_directory.exists():
-        raise DataError(
-            f"{recipe.prepared_directory}: rank {distributed.rank()} does not find the corpus of rank 0 here; put "
-            "`prepared` and `run` on a disk that all machines share"
-        )
+    distributed.check_is_shared(recipe.prepared_directory / PREPARED.name)
     corpus = prepared[0] if prepared else PreparedCorpus.open(recipe.prepared_directory, recipe)
     if corpus.manifest.fingerprint != fingerprint:
         raise DataError(

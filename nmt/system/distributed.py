@@ -6,11 +6,13 @@ function here returns its input, and torch is not imported.
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nmt.errors import ConfigError, ModelError, NMTError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 # for collectives that all ranks reach at about the same time; after it, a rank is assumed to have ended
 _TIMEOUT = timedelta(minutes=10)
 _LONG_TIMEOUT = timedelta(days=7)  # for waiting until rank 0 has finished work that only it does
+_SECONDS_OF_DISK = 60.0  # that a network disk may need to show a file
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -93,6 +96,18 @@ def world_size() -> int:
     """Return how many processes are connected."""
     dist = sys.modules.get("torch.distributed")  # a process that has not imported it is not connected
     return dist.get_world_size() if dist is not None and dist.is_initialized() else 1
+
+
+def check_is_shared(file: Path) -> None:
+    """Wait until this rank finds a file that rank 0 has written. Raises ModelError if that takes more than a minute."""
+    deadline = time.monotonic() + _SECONDS_OF_DISK
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise ModelError(
+                f"{file}: rank {rank()} does not find this file of rank 0; put `run` and `prepared` on a disk that all "
+                "machines share"
+            )
+        time.sleep(0.1)
 
 
 def exchange(*numbers: float) -> list[tuple[float, ...]]:

@@ -19,12 +19,11 @@ from nmt.errors import DataError
 from nmt.system.console import counted
 from nmt.system.files import json_digest
 from nmt.text.items import ITEM
-from nmt.text.languages import MARKS, UNSPACED
+from nmt.text.languages import UNSPACED, WORD_LETTER
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
 
-_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
-_WORD = re.compile(rf"[{UNSPACED}]|{_LETTER}+|[^\w\s]")
+_WORD = re.compile(rf"[{UNSPACED}]|{WORD_LETTER}+|[^\w\s]")
 
 Words = tuple[str, ...]
 _LONGEST = 200  # characters of a term
@@ -131,6 +130,6 @@ def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
 
 def whole_word(term: str) -> re.Pattern[str]:
     """Return a pattern that matches a term, except inside a longer word of a script with spaces."""
-    before = rf"(?<!{_LETTER})" if re.match(_LETTER, term) else ""
-    after = rf"(?!{_LETTER})" if re.match(_LETTER, term[-1]) else ""
+    before = rf"(?<!{WORD_LETTER})" if re.match(WORD_LETTER, term) else ""
+    after = rf"(?!{WORD_LETTER})" if re.match(WORD_LETTER, term[-1]) else ""
     return re.compile(before + re.escape(term) + after)

@@ -47,6 +47,9 @@ FURTHER_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\
 # Combining marks, such as the vowel signs of Devanagari, which are parts of words.
 MARKS = "".join(mark for mark in map(chr, range(0x300, 0x1E00)) if unicodedata.category(mark)[0] == "M")
 
+# The pattern of a letter, digit or mark in a word of a script with spaces between words.
+WORD_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
+
 # The letters of each script, and the languages that are written only in it: the code, other codes and the English name
 # of each, with which the first line of a table may name its columns.
 _SCRIPTS = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from nmt.config import Recipe, RuntimeSettings, load_recipe
 from nmt.config.section import Difference, differences
-from nmt.errors import ConfigError, DamagedError, ModelError
+from nmt.errors import ConfigError, DamagedError
 from nmt.kernels.device import environment
-from nmt.model.stored import read_configuration
+from nmt.model.stored import CONFIG_FILE, read_configuration
 from nmt.system import distributed
 from nmt.system.files import write_digested
 from nmt.text.corpus import text_files
@@ -104,11 +104,7 @@ def resume(run: RunDirectory, updater: Updater, warn: Callable[[str], None] = la
     directory = distributed.on_rank_zero(lambda: _newest_whole(run, warn))
     if directory is None:
         return Progress()
-    if not is_checkpoint(directory):
-        raise ModelError(
-            f"{directory}: rank {distributed.rank()} does not find this checkpoint; run: must be on a disk that all "
-            "machines share"
-        )
+    distributed.check_is_shared(directory / CONFIG_FILE)
     return load_checkpoint(directory, updater)
 
 

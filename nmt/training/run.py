@@ -22,7 +22,6 @@ followed to write.
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -49,7 +48,6 @@ from nmt.training.update import Updater
 # names of unfinished files of a killed process
 _UNFINISHED = re.compile(r"\.(run\.json|recipe\.yaml|(valid|test)\.txt|test\.json|best|last)\.[0-9a-f]{8}\.partial")
 _STEP = "step-" + 8 * "[0-9]"
-_SECONDS_OF_DISK = 60.0  # that a network disk may need to show a file
 
 
 class RunDirectory:
@@ -103,17 +101,6 @@ class RunDirectory:
             if load_recipe(self.recipe) == recipe:
                 return  # it stays, with the comments of a user
         write_output(self.recipe, recipe_to_yaml(recipe, self.path), follow=False)
-
-    def check_is_shared(self) -> None:
-        """Raise ModelError on a rank that does not find the run that rank 0 has opened."""
-        deadline = time.monotonic() + _SECONDS_OF_DISK
-        while not (self.path / RUN.name).exists():
-            if time.monotonic() > deadline:
-                raise ModelError(
-                    f"{self.path}: rank {distributed.rank()} does not find this run; put `run` on a disk that all "
-                    "machines share"
-                )
-            time.sleep(0.1)
 
     def _remove_results(self) -> None:
         """Remove the results of a previous training; its checkpoints are none any more, and can be removed later."""
