@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nmt.batching.batch import Batch, Indices, Sizes, assemble
 from nmt.config import Recipe
+from nmt.system import distributed
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a window of it, in order
@@ -147,17 +148,18 @@ class BatchStream:
     budget: int
     seed: int
     groups: int = 1
-    position: DataPosition = DataPosition()
     rank: int = 0
     world_size: int = 1
+    position: DataPosition = DataPosition()
     sizes: Sizes | None = None  # to which batches are filled, see `assemble`
     _planned: tuple[DataPosition, EpochPlan] | None = field(default=None, init=False)  # a window and its plan
     _ahead: tuple[DataPosition, Future[EpochPlan]] | None = field(default=None, init=False)  # the one after it
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, corpus: PreparedCorpus) -> Self:
-        """Return the stream of the training text, all of it."""
-        return cls(corpus.train, recipe.train.group_budget, recipe.seed, recipe.train.length_groups)
+        """Return this rank's stream of the training text."""
+        ranks = distributed.rank(), distributed.world_size()
+        return cls(corpus.train, recipe.train.group_budget, recipe.seed, recipe.train.length_groups, *ranks)
 
     def next(self) -> Batch:
         """Return the next batch and advance the position."""

@@ -93,15 +93,14 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
 
 
 def dry_run(recipe: Recipe, console: Console, restart: bool = False) -> str:
-    """Return the cost of a training as lines, on rank 0; writes nothing except the prepared corpus, if it is needed."""
+    """Return the cost of a training as lines, on rank 0; writes nothing except the prepared corpus. Collective."""
     run = RunDirectory(recipe.run)
     check_recipe(recipe, run, restart)
     corpus = prepared_corpus(recipe, run, console, restart)
     recipe = with_measured_settings(recipe, corpus, run, console, restart)
-    if distributed.rank():
-        return ""
     console.info("making a few trial updates …")
-    return estimate(recipe, corpus, choose_device(recipe.runtime))
+    lines = estimate(recipe, corpus, choose_device(recipe.runtime))
+    return "" if distributed.rank() else lines
 
 
 def check_settings(recipe: Recipe) -> None:

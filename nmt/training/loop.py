@@ -47,7 +47,6 @@ class Training:
         self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
         self.stream = BatchStream.of_recipe(recipe, corpus)
         self.stream.position = DataPosition(self.progress.epoch, self.progress.group, self.progress.window)
-        self.stream.rank, self.stream.world_size = distributed.rank(), distributed.world_size()
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.updates_an_epoch = self.stream.batches_an_epoch / recipe.train.accumulate

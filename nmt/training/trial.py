@@ -47,23 +47,26 @@ _SMALLEST, _LARGEST, _PRODUCTS = 1024, 8192, 12  # sizes of matrices whose produ
 def trial(
     recipe: Recipe, corpus: PreparedCorpus, device: torch.device, timed: bool = True
 ) -> tuple[float, float, float]:
-    """Compute on this rank alone, with a model that is discarded: the largest batches, and if `timed` a few updates.
+    """Compute with a model that is discarded: the largest batches, and if `timed` a few updates. Collective.
 
-    Returns the bytes of device memory for the largest batches (infinity if they do not fit, 0 where it is the RAM), and
-    the target tokens and the seconds of an update.
+    Returns the most bytes of device memory that a rank has for the largest batches (infinity if they do not fit, 0
+    where it is the RAM), and the target tokens of all ranks and the seconds of an update.
     """
     stream, accumulate = BatchStream.of_recipe(recipe, corpus), recipe.train.accumulate
-    updater = Updater(initial_model(recipe, corpus.tokenizers, pretrained=False), recipe, device, alone=True)
+    updater = Updater(initial_model(recipe, corpus.tokenizers, pretrained=False), recipe, device)
     stream.sizes = updater.kernels.sizes
     with peak_memory(device) as reserved:
         fits = free_memory(device) is None or _fits(updater, stream)
-    updates = [[stream.next() for _ in range(accumulate)] for _ in range(_TIMED_UPDATES)] if timed and fits else []
+    peak = max(peak for (peak,) in distributed.exchange(reserved[0] if fits else math.inf))
+    is_timed = timed and peak < math.inf
+    updates = [[stream.next() for _ in range(accumulate)] for _ in range(_TIMED_UPDATES)] if is_timed else []
     # the last pass is timed. On a CPU one update warms up; on a GPU an update is recorded when its layout comes again
     passes = 2 if free_memory(device) is None else 3
     tokens, seconds = 0, 0.0
     for number in range(passes):
         for batches in updates[:1] if passes == 2 and not number else updates:
-            count = sum(batch.target_tokens for batch in batches)
+            of_rank = sum(batch.target_tokens for batch in batches)
+            count = int(sum(count for (count,) in distributed.exchange(of_rank)))
             started = time.perf_counter()
             updater.update(batches, 1, count).results()
             if number == passes - 1:
@@ -71,7 +74,7 @@ def trial(
     del updater
     gc.collect()
     release_cached_blocks(device)
-    return float(reserved[0]) if fits else float("inf"), tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES
+    return peak, tokens / _TIMED_UPDATES, seconds / _TIMED_UPDATES
 
 
 def largest_batches(stream: BatchStream) -> list[Batch]:
@@ -161,19 +164,20 @@ def choose_settings(
 
 def find_batch_tokens(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> int:
     """Return the largest power of two that fits into the memory of each rank, times the number of ranks. Collective."""
-    size = _TOKENS_WITHOUT_TRIAL
-    if (free := free_memory(device)) is not None:
+    size, ranks = _TOKENS_WITHOUT_TRIAL, distributed.world_size()
+    if (own_free := free_memory(device)) is not None:
         size = _FIRST_TOKENS  # if it does not fit, `check_largest_batches` names a size that does
+        free = min(free for (free,) in distributed.exchange(own_free))
         while size < _MOST_TOKENS:
-            peak, _, _ = trial(with_batch_tokens(recipe, 2 * size), corpus, device, timed=False)
+            peak, _, _ = trial(with_batch_tokens(recipe, 2 * size * ranks), corpus, device, timed=False)
             if peak > _USABLE_MEMORY * free:
                 break
             size *= 2
-    return distributed.world_size() * int(min(tokens for (tokens,) in distributed.exchange(size)))
+    return size * ranks
 
 
 def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> str:
-    """Return the memory and the speed of a training, and the time to each limit, a line each, from a trial."""
+    """Return the memory and the speed of a training, and the time to each limit, a line each. Collective."""
     train, stream = recipe.train, BatchStream.of_recipe(recipe, corpus)
     updates = stream.batches_an_epoch / train.accumulate  # in an epoch
     free = free_memory(device) or 0
@@ -182,7 +186,8 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
     rows = [("parameters", f"{parameters:,}"), ("weights and moments", f"{16 * parameters / 2**30:,.2f} GiB")]
     if free:
         needed = f"{peak / 2**30:,.2f} GiB for" if seconds else "not enough for"
-        rows.append(("memory", f"{needed} the largest batches; {free / 2**30:,.2f} GiB are free"))
+        each = " on each rank" if distributed.world_size() > 1 else ""
+        rows.append(("memory", f"{needed} the largest batches{each}; {free / 2**30:,.2f} GiB are free"))
     if seconds:
         rows.append(("speed", f"{tokens / seconds:,.0f} target tokens/s, {seconds:.2f} s an update"))
         rows.append(("an epoch", f"{format_seconds(updates * seconds)}, {updates:,.1f} updates"))
@@ -194,7 +199,8 @@ def estimate(recipe: Recipe, corpus: PreparedCorpus, device: torch.device) -> st
                 after = f"{format_seconds(count * seconds)}, after {count:,.0f} updates"
                 rows.append((f"train.stop.{name} {limit:,.12g}", after))
     lines = [f"{name:<{max(len(name) for name, _ in rows) + 2}}{value}" for name, value in rows]
-    return "\n".join([f"{recipe.name} on {device}", *lines, "(times without validations)\n"])
+    ranks = f"{distributed.world_size()} × " if distributed.world_size() > 1 else ""
+    return "\n".join([f"{recipe.name} on {ranks}{device}", *lines, "(times without validations)\n"])
 
 
 def cost(propose_for: Callable[[str, float], Proposal]) -> tuple[Proposal, str, tuple[float, float]]:

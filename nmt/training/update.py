@@ -37,17 +37,13 @@ class Update(NamedTuple):
 
 
 class Updater:
-    """Model and optimizer; with several ranks, each has the same weights.
+    """Model and optimizer; with several ranks, each has the same weights."""
 
-    With `alone`, one rank makes trial updates without the others.
-    """
-
-    def __init__(self, model: Transformer, recipe: Recipe, device: torch.device, alone: bool = False) -> None:
+    def __init__(self, model: Transformer, recipe: Recipe, device: torch.device) -> None:
         self.recipe, self.device = recipe, device
-        self.world_size = 1 if alone else distributed.world_size()
         self.model = model.to(device)
         precision = precision_for(recipe.runtime, device, recipe.model.dim)
-        self.kernels = kernels_for(device, precision, target_rows=-(-recipe.train.budget // self.world_size))
+        self.kernels = kernels_for(device, precision, target_rows=-(-recipe.train.budget // distributed.world_size()))
         self.model.compute_with(self.kernels)
         self.weights = FlatWeights(self.model)
         self.optimizer = make_optimizer(self.weights, self.kernels, recipe.train)
@@ -67,7 +63,7 @@ class Updater:
         self.kernels.round_weights(self.weights.all)
         self.with_released_memory(lambda: self._sum_gradients(batches, step))
         sums = self._sums
-        if self.world_size > 1:
+        if distributed.world_size() > 1:
             distributed.all_reduce(self.weights.gradient)
             sums = distributed.all_reduce(sums.double())
         norm = self.weights.gradient_norm() / target_tokens
@@ -100,7 +96,7 @@ class Updater:
         self.weights.gradient.zero_()
         self._sums.zero_()
         for index, batch in enumerate(batches):
-            number = distributed.rank() + index * self.world_size
+            number = distributed.rank() + index * distributed.world_size()
             self.kernels.seed(seed_for("dropout", self.recipe.seed, step, number))
             self._recorded_pass(batch)
 

@@ -20,7 +20,7 @@ from nmt.training.trial import check_largest_batches, choose_settings, find_batc
 from nmt.training.update import Updater
 from tests.builders import recipe_in, run_command, snapshot, split_of_sizes
 from tests.training.runs import CPU, QUIET
-from tests.training.updates import same, state, update
+from tests.training.updates import pretend_to_be_one_of_two_ranks, same, state, update
 
 
 def tokens(batch: Batch) -> int:
@@ -149,6 +149,15 @@ def test_trial_measures_updates(recipe: Recipe, corpus: PreparedCorpus) -> None:
     assert peak == 0, "measured on CUDA only"
     assert 256 < tokens < 2 * 256
     assert seconds > 0
+
+
+def test_trial_counts_the_tokens_of_all_ranks(
+    recipe: Recipe, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two ranks has half of a batch."""
+    _, tokens, _ = trial(recipe, corpus, CPU)
+    pretend_to_be_one_of_two_ranks(monkeypatch)
+    assert trial(recipe, corpus, CPU)[1] == pytest.approx(tokens, rel=0.1)
 
 
 def test_dry_run_prints_an_estimate_and_writes_nothing(

@@ -17,7 +17,17 @@ from nmt.kernels.reference import Kernels
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.optimizer import load_optimizer, optimizer_tensors
 from tests.builders import batch_of, tiny_recipe
-from tests.training.updates import ALL, PAIRS, VOCABULARY, difference, make_updater, same, state, update
+from tests.training.updates import (
+    ALL,
+    PAIRS,
+    VOCABULARY,
+    difference,
+    make_updater,
+    pretend_to_be_one_of_two_ranks,
+    same,
+    state,
+    update,
+)
 
 # Adam does not turn a rounding error of a gradient near zero into a whole step.
 LARGE_EPSILON = 1e-3
@@ -85,8 +95,7 @@ def test_dropout_depends_on_seed_step_rank_and_batch_only(key: str, monkeypatch:
     def loss(step: int, batches: int = 1, rank: int = 0, noise: int = 1) -> float:
         recipe = tiny_recipe()
         updater = make_updater(recipe.model_copy(update={"model": recipe.model.model_copy(update={key: 0.3})}))
-        updater.world_size = 2
-        monkeypatch.setattr("nmt.system.distributed.rank", lambda: rank)
+        pretend_to_be_one_of_two_ranks(monkeypatch, rank)
         torch.manual_seed(noise)
         return update(updater, step, *[ALL] * batches).results()[0]
 

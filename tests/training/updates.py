@@ -1,11 +1,13 @@
 """Updates of a tiny model on a few sentence pairs of token ids."""
 
+import pytest
 import torch
 from torch import Tensor
 
 from nmt.batching.batch import Batch
 from nmt.config import Recipe
 from nmt.model.transformer import Transformer
+from nmt.system import distributed
 from nmt.training.optimizer import optimizer_tensors
 from nmt.training.update import Update, Updater
 from tests.builders import batch_of
@@ -33,6 +35,14 @@ def update(updater: Updater, step: int, *batches: Batch) -> Update:
     """Make an update on the batches, by default one with all pairs."""
     chosen = batches or (ALL,)
     return updater.update(chosen, step, sum(batch.target_tokens for batch in chosen))
+
+
+def pretend_to_be_one_of_two_ranks(monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
+    """Make every collective return what it does if both ranks have the numbers of this one; sums are its own."""
+    monkeypatch.setattr(distributed, "rank", lambda: rank)
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "exchange", lambda *numbers: [numbers, numbers])
+    monkeypatch.setattr(distributed, "all_reduce", lambda numbers: numbers)
 
 
 def state(updater: Updater) -> list[Tensor]:
