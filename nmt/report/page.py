@@ -14,11 +14,11 @@ from markupsafe import Markup
 from nmt.evaluation.findings import KINDS
 from nmt.report.drawing import HALF, QUARTER, THIRD, Drawing, inline_svg
 from nmt.system.console import counted
-from nmt.text.languages import UNSPACED, WORD_LETTER
+from nmt.text.languages import UNSPACED_WORD, WORD_LETTER
 from nmt.text.readers import shortened
 
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*[kMG%]?")
-_TOKEN = re.compile(rf"\s+|[{UNSPACED}]|{WORD_LETTER}+|.", re.DOTALL)
+_TOKEN = re.compile(rf"\s+|{UNSPACED_WORD}|{WORD_LETTER}+|.", re.DOTALL)
 # Characters of a sentence that are shown and compared; the comparison takes quadratic time.
 LONGEST = 2000
 # What a figure fills of a row of the page, by its largest width in inches.

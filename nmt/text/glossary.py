@@ -5,8 +5,8 @@
 [Term(text='scaricare', start=0, end=8)]
 
 A term matches whole words of a line; the longest term has priority, and matches do not overlap. Words are runs of
-letters and digits; each character of Chinese and Japanese is one. The first letter of a word of a term also matches its
-capital ("Download"), every other letter only itself, so that us is not US.
+letters and digits; each character of Chinese, Japanese, Thai, Lao, Tibetan, Burmese and Khmer is one. The first letter
+of a word of a term also matches its capital ("Download"), every other letter only itself, so that us is not US.
 """
 
 import re
@@ -19,11 +19,11 @@ from nmt.errors import DataError
 from nmt.system.console import counted
 from nmt.system.files import json_digest
 from nmt.text.items import ITEM
-from nmt.text.languages import UNSPACED, WORD_LETTER
+from nmt.text.languages import MARKS, UNSPACED_WORD, WORD_LETTER
 from nmt.text.normalize import normalize
 from nmt.text.readers.opening import read_lines
 
-_WORD = re.compile(rf"[{UNSPACED}]|{WORD_LETTER}+|[^\w\s]")
+_WORD = re.compile(rf"{UNSPACED_WORD}|{WORD_LETTER}+|[^\w\s]")
 
 Words = tuple[str, ...]
 _LONGEST = 200  # characters of a term
@@ -129,7 +129,7 @@ def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:
 
 
 def whole_word(term: str) -> re.Pattern[str]:
-    """Return a pattern that matches a term, except inside a longer word of a script with spaces."""
+    """Return a pattern that matches a term, except inside a longer word of a script with spaces, and before a mark."""
     before = rf"(?<!{WORD_LETTER})" if re.match(WORD_LETTER, term) else ""
-    after = rf"(?!{WORD_LETTER})" if re.match(WORD_LETTER, term[-1]) else ""
+    after = rf"(?!{WORD_LETTER})" if re.match(WORD_LETTER, term[-1]) else f"(?![{MARKS}])"
     return re.compile(before + re.escape(term) + after)

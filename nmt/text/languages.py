@@ -47,8 +47,15 @@ FURTHER_UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\
 # Combining marks, such as the vowel signs of Devanagari, which are parts of words.
 MARKS = "".join(mark for mark in map(chr, range(0x300, 0x1E00)) if unicodedata.category(mark)[0] == "M")
 
+# What belongs to the letter before it: in Burmese and Khmer letters below it; marks and variant selectors.
+_BELOW = r"[\u1039\u17d2][\u1000-\u109f\u1780-\u17ff]"
+_WITH_LETTER = rf"{_BELOW}|[{MARKS}\u0e33\u0eb3\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+# The pattern of a character of a text without spaces between words, with all that belongs to it; in Thai and Lao also
+# the vowel that is written before the letter.
+UNSPACED_WORD = rf"[\u0e40-\u0e44\u0ec0-\u0ec4]?[{UNSPACED_TEXT}{FURTHER_UNSPACED}](?:{_WITH_LETTER})*"
+
 # The pattern of a letter, digit or mark in a word of a script with spaces between words.
-WORD_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
+WORD_LETTER = rf"(?:[^\W{UNSPACED}{FURTHER_UNSPACED}]|[{MARKS}])"
 
 # The letters of each script, and the languages that are written only in it: the code, other codes and the English name
 # of each, with which the first line of a table may name its columns.

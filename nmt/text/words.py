@@ -8,21 +8,20 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from nmt.text.languages import UNSPACED_TEXT
+from nmt.text.languages import FURTHER_UNSPACED, UNSPACED_TEXT, UNSPACED_WORD
 from nmt.text.normalize import normalize
 
 # Indices of a source word and of a target word, from 0, in the order of the target.
 Links = list[tuple[int, int]]
 
-_MARK = "[\u0300-\u036f\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-_WORD = re.compile(rf"[{UNSPACED_TEXT}]{_MARK}*|[^\s{UNSPACED_TEXT}]+")
+_WORD = re.compile(rf"{UNSPACED_WORD}|[^\s{UNSPACED_TEXT}{FURTHER_UNSPACED}]+")
 
 
 def words(text: str) -> list[str]:
     """Return the words of a normalized sentence: the text between spaces, with adjacent punctuation.
 
-    Chinese and Japanese are written without spaces, so each of their characters and punctuation marks is a word,
-    whatever the language of the sentence.
+    Chinese, Japanese, Thai, Lao, Tibetan, Burmese and Khmer are written without spaces between words, so each of their
+    characters and punctuation marks is a word, with its marks, whatever the language of the sentence.
     """
     return _WORD.findall(text)
 

@@ -184,8 +184,8 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
 
 
 def _is_letter(character: str) -> bool:
-    """Whether a character is a letter or digit of a script with spaces."""
-    return _is_of_word(character) and not _UNSPACED.match(character)
+    """Whether a character is a letter or digit of a script with spaces between words."""
+    return _is_of_word(character) and not _WITHOUT_SPACES.match(character)
 
 
 def _is_of_word(character: str) -> bool:

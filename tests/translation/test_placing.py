@@ -164,6 +164,7 @@ def test_pair_is_around_the_run_of_words_with_most_links(links: Links, one: int,
         ("My wine", "amico", "L'altro, mio", [(1, 0), (0, 1)], "L'amico, mio"),
         ("My red wine", "vino", "Il mio", [(0, 1)], "Il mio vino"),
         ("I drink wine.", "酒", "我喝水。", [(0, 0), (1, 1), (2, 2)], "我喝酒。"),
+        ("I drink wine.", "ไวน์", "ฉันดื่มน้ำ", [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)], "ฉันดื่มไวน์"),
         ("My wine", "ग्रंथ", "किताब मेरी", [(0, 1), (1, 0)], "ग्रंथ मेरी"),
     ],
 )
