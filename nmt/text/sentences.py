@@ -23,7 +23,9 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
 _MOST_MARKS = 8  # on a letter
-_ORDINAL = re.compile(r"\b\d{1,4}\.\s*\Z")  # such as the day of a month, in many languages
+# such as the day of a month, in many languages, or `т. е.`; a small letter behind it begins no sentence
+_ORDINAL_OR_LETTER = re.compile(r"\b(?:\d{1,4}|[^\W\d_])\.\s*\Z")
+_KHMER_END = re.compile(r"(?<=[។៕] )")
 # Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
@@ -83,10 +85,10 @@ def sentences(text: str, language: str) -> list[str]:
     """
     parts, code = list[str](), primary_code(language)
     for sentence in (part for block in _BLOCK.findall(text) for part in sentencex.segment(code, block)):
-        if sentence[:1].islower() and _ORDINAL.search("".join(parts[-1:])):
+        if sentence[:1].islower() and _ORDINAL_OR_LETTER.search("".join(parts[-1:])):
             parts[-1] += sentence
         else:
-            parts.append(sentence)
+            parts += filter(None, _KHMER_END.split(sentence))
     return parts
 
 

@@ -55,6 +55,8 @@ def test_units_do_not_split_words(text: str, limit: int) -> None:
         ("Name | Address", ["Name ", "| Address"]),
         ("今天下雨。我们在家！“走吧。”", ["今天下雨。", "我们在家！", "“走吧。”"]),
         ("Den 17. mai kom han. Ja.", ["Den 17. mai kom han. ", "Ja."]),
+        ("Молоко и т. е. всё. Потом.", ["Молоко и т. е. всё. ", "Потом."]),
+        ("ខ្ញុំស្រឡាញ់អ្នក។ តើអ្នក? បាទ។", ["ខ្ញុំស្រឡាញ់អ្នក។ ", "តើអ្នក? ", "បាទ។"]),
     ],
 )  # fmt: skip
 def test_sentences_of_examples(text: str, expected: list[str]) -> None:
