@@ -49,8 +49,9 @@ class CudaKernels(Kernels):
         self._update: _Recorded[Any, Any] | None = None  # the recorded update of a training run
         self._kept: dict[object, tuple[int, object]] = {}  # searches and their bytes, the least recently used first
         self._most_kept_bytes = 2**30
+        self._on_gpu = device.type == "cuda"  # else in Triton's interpreter
         self._out_of_memory = Counter[tuple[int, int]]()  # OOMs of searches, by their source and target positions
-        if device.type == "cuda":  # else this is Triton's interpreter
+        if self._on_gpu:
             memory = torch.cuda.get_device_properties(device).total_memory
             self._most_kept_bytes = memory // 2
             self.search_scale = max(4, min(64, 1 << (memory >> 30).bit_length() - 1))
@@ -71,14 +72,14 @@ class CudaKernels(Kernels):
 
     def to_device(self, tensor: Tensor) -> Tensor:
         """Copy through page-locked RAM, so that the host does not wait for the GPU."""
-        if self.device.type != "cuda" or tensor.device.type == "cuda":
+        if not self._on_gpu or tensor.device.type == "cuda":
             return tensor
         # in this thread: CUDA calls of another thread may invalidate the recording of a graph
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def fetch(self, *tensors: Tensor) -> Callable[[], list[Tensor]]:
         """Copy to page-locked RAM; the host waits for these copies only."""
-        if self.device.type != "cuda":  # in Triton's interpreter
+        if not self._on_gpu:
             return super().fetch(*tensors)
         copied = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -156,13 +157,13 @@ class CudaKernels(Kernels):
 
     def recorder(self) -> Callable[[Callable[[], None]], None]:
         """Record a function at its second call, and replay it from then on."""
-        return _Recorder(self) if self.device.type == "cuda" else super().recorder()  # in Triton's interpreter
+        return _Recorder(self) if self._on_gpu else super().recorder()
 
     def recorded(
         self, function: Callable[[Input], Result], what: str, may_record: bool = True
     ) -> Callable[[Input], tuple[Input, Result]]:
         """Record the function for each shape of rows or a batch that occurs again."""
-        if not may_record or not (self._target_rows or self.device.type == "cuda"):  # else Triton's interpreter
+        if not may_record or not (self._target_rows or self._on_gpu):
             return super().recorded(function, what)
         recorded, unrecorded = _Recorded(function, what, self), super().recorded(function, what)
         if self._target_rows:
@@ -181,7 +182,7 @@ class CudaKernels(Kernels):
         self._kept[key] = size + _WORKSPACES, search
         limit = self._most_kept_bytes
         while len(self._kept) > 1 and (len(self._kept) > _MOST_KEPT or sum(n for n, _ in self._kept.values()) > limit):
-            if self.device.type == "cuda":
+            if self._on_gpu:
                 torch.cuda.synchronize()  # its last steps may still be computed
             del self._kept[next(iter(self._kept))]
         return cast(Result, search)
@@ -205,7 +206,7 @@ class CudaKernels(Kernels):
     def release_memory(self) -> bool:
         """Release kept searches and recorded updates, and record no further updates."""
         had_any = bool(self._kept)
-        if self.device.type == "cuda":
+        if self._on_gpu:
             torch.cuda.synchronize()  # a recording may still be computed
         self._kept.clear()
         return (self._update is not None and self._update.forget()) or had_any

@@ -1,8 +1,6 @@
 """Models with the kernels for GPUs against plain torch; on a CPU in Triton's interpreter."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when it is imported
 pytest.importorskip("triton", reason="Triton is not installed: it comes with builds of torch for NVIDIA GPUs")
 
-from nmt.batching.batch import Batch, assemble
+from nmt.batching.batch import assemble
 from nmt.config import MaxLength, ModelSettings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
@@ -159,66 +157,6 @@ def test_dropout_is_a_function_of_the_seed(key: str) -> None:
 def test_batches_are_filled_to_a_few_sizes(rows: tuple[int, int], filled: tuple[int, int]) -> None:
     assert CudaKernels(DEVICE, "fp32", 160).sizes(*rows) == filled
     assert CudaKernels(DEVICE).sizes(*rows) == Kernels(DEVICE).sizes(*rows)
-
-
-class Recorder:
-    """The part of torch.cuda that records graphs: a graph that counts its replays, or an error at the end of one."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, problem: str = "") -> None:
-        self.replays, self._problem = 0, problem
-        patch.setattr(torch.cuda, "CUDAGraph", lambda: self)
-        patch.setattr(torch.cuda, "graph", self.graph)
-        for name in ("graph_pool_handle", "current_stream", "set_stream", "current_blas_handle"):
-            patch.setattr(torch.cuda, name, lambda *_: None)
-        patch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
-        patch.setattr(Tensor, "pin_memory", lambda tensor: tensor)
-
-    def replay(self) -> None:
-        self.replays += 1
-
-    @contextmanager
-    def graph(self, *_: object, **__: object) -> Iterator[None]:
-        yield
-        if self._problem:
-            raise RuntimeError(self._problem)
-
-
-def test_a_layout_that_comes_again_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder, kernels, applied = Recorder(monkeypatch), CudaKernels(DEVICE, target_rows=64), list[Batch]()
-    add = kernels.recorded(applied.append, "an update")
-    short, long = ([(sentences(3), sentences(length))] for length in (4, 100))
-    first, second, third, other = (assemble(groups, kernels.sizes) for groups in (short, short, short, long))
-    for batch in (first, second, third, other):
-        add(batch)
-    assert [len(batch.labels) for batch in applied] == [64, 64, 128], "the third one is replayed"
-    static = applied[1]  # what was recorded reads the batch that is copied into this one
-    for part in ("source", "target"):
-        for name in ("ids", "positions", "sentences", "tiles"):
-            assert torch.equal(getattr(getattr(static, part), name), getattr(getattr(third, part), name))
-    assert torch.equal(static.labels, third.labels)
-    assert recorder.replays == 2
-    assert kernels.release_memory()
-    add(third)
-    assert len(applied) == 4, "nothing is recorded any more"
-    assert not kernels.release_memory()
-
-
-def test_an_update_that_cannot_be_recorded_is_computed_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = Recorder(monkeypatch, "operation failed due to a previous error during capture")
-    kernels, sites = CudaKernels(DEVICE, target_rows=64), list[int]()
-
-    def function(batch: Batch) -> None:
-        kernels.dropout(torch.ones(4, device=DEVICE), 0.5)
-        sites.append(kernels.site)
-
-    add, batch = kernels.recorded(function, "an update"), assemble([(sentences(3), sentences(4))], kernels.sizes)
-    for _ in range(3):
-        kernels.seed(1)
-        add(batch)
-    assert sites == [1, 1, 1, 1], "the second was tried twice, with the same masks"
-    assert recorder.replays == 0
-    assert kernels.problem is not None
-    assert "cannot be recorded" in kernels.problem
 
 
 @pytest.mark.parametrize(("dim", "heads"), [(512, 8), (512, 2), (512, 1)])
