@@ -11,7 +11,7 @@ What PyYAML alone returns, and what this module returns:
 
 import re
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,7 @@ _TYPES = {
 _RESOLVERS = {None: [(f"tag:yaml.org,2002:{name}", re.compile(pattern)) for name, pattern in _TYPES.items()]}
 
 
-# Limits far above those of any recipe. A small file may exceed the stack by nested sections, and RAM by aliases that
-# contain aliases.
-_DEEPEST, _MOST_VALUES = 50, 100_000
+_DEEPEST = 50  # levels, far above those of any recipe; nodes are composed by recursion
 
 
 class _Loader(yaml.SafeLoader):
@@ -60,9 +58,13 @@ _Loader.add_constructor(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that `_Loader` would read as another type."""
+    """Quotes text that `_Loader` would read as another type, and repeats equal values instead of writing aliases."""
 
     yaml_implicit_resolvers: Any = _RESOLVERS
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write no alias."""
+        return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         """Quote text with line ends other than `\\n`, which PyYAML reads back as spaces otherwise."""
@@ -158,23 +160,23 @@ def write(data: Any) -> str:
 def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
     """Return YAML text as plain data, and the line of each key. Raises ConfigError, with a line of a file."""
     try:
-        depth, marks = 0, dict[Location, Any]()
-        for event in yaml.parse(text, _Loader):  # nodes are composed and constructed by recursion
+        depth = 0
+        event: Any
+        for event in yaml.parse(text, _Loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
-                raise _too_large(event.start_mark)
-            tag: str | None = getattr(event, "tag", None)
-            if tag is not None:
-                raise _problem_at(f"found the tag {tag}, expected none; write the value without it", event.start_mark)
+            problem = ""
+            if isinstance(event, yaml.AliasEvent):  # a few of them, one inside the other, can fill the RAM
+                problem = f"found the alias *{event.anchor}, expected none; write the value out"
+            elif (tag := getattr(event, "tag", None)) is not None:
+                problem = f"found the tag {tag}, expected none; write the value without it"
+            elif depth > _DEEPEST:
+                problem = f"found more than {_DEEPEST} nested lists or sections; a recipe needs a few"
+            if problem:
+                raise yaml.composer.ComposerError(problem=problem, problem_mark=event.start_mark)
         loader = _Loader(text)
         if (node := loader.get_single_node()) is None:
             return None, {}
-        data = loader.construct_document(node)
-        for location, mark in _marks(node, ()):
-            marks[location] = mark
-            if len(location) > _DEEPEST or len(marks) > _MOST_VALUES:
-                raise _too_large(marks[location[:1]])
-        return data, {(): 1} | {key: mark.line + 1 for key, mark in marks.items()}
+        return loader.construct_document(node), {(): 1, **_lines(node, ())}
     except yaml.YAMLError as error:
         error_mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
@@ -182,25 +184,18 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
         raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
 
 
-def _too_large(mark: Any) -> yaml.YAMLError:
-    limits = f"found more than {_DEEPEST} nested lists or sections, or {_MOST_VALUES:,} values"
-    return _problem_at(f"{limits}, including repetitions by aliases; write it without them", mark)
-
-
-def _problem_at(problem: str, mark: Any) -> yaml.YAMLError:
-    return yaml.composer.ComposerError(problem=problem, problem_mark=mark)
-
-
-def _marks(node: yaml.Node, above: Location) -> Iterator[tuple[Location, Any]]:
-    """Yield the location and PyYAML's mark of each key and of each entry of a list."""
+def _lines(node: yaml.Node, above: Location) -> dict[Location, int]:
+    """Return the line of each key and of each entry of a list."""
     entries: list[tuple[int | str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
         entries = [(key.value, key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
         entries = [(number, value, value) for number, value in enumerate(node.value)]
+    lines: dict[Location, int] = {}
     for name, key, value in entries:
-        yield (*above, name), key.start_mark
-        yield from _marks(value, (*above, name))
+        lines[*above, name] = key.start_mark.line + 1
+        lines |= _lines(value, (*above, name))
+    return lines
 
 
 def shown(value: Any) -> str:

@@ -43,9 +43,7 @@ class Glossary:
     def __init__(self, terms: Mapping[str, str]) -> None:
         """Take terms with their translations. Raises DataError for one that is empty, has U+FFFC or is too long."""
         for source, target in terms.items():
-            if not isinstance(target, str) or not _WORD.search(normalize(source)) or not normalize(target):
-                raise DataError(f"glossary: {source!r}: {target!r}: expected a term and its translation, not empty")
-            _check_term("glossary", f"{source}\t{target}")
+            _check_term("glossary", source, target)
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
         self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}
         self._lengths = sorted({*map(len, self._by_words)} - {0}, reverse=True)
@@ -65,19 +63,19 @@ class Glossary:
         for number, line in enumerate(read_lines(path), start=1):
             if not line.strip():
                 continue
-            columns = [normalize(column) for column in line.split("\t")]
-            words = tuple(_WORD.findall(columns[0]))
-            if len(columns) != 2 or not words or not columns[1]:
-                raise DataError(
-                    f"{path}:{number}: found {counted(len(columns), 'column')}, expected 2 that are not empty, the "
-                    f"source term, one tab, the target term: {line[:60]!r}; correct the line, or remove it"
+            source, *targets = line.split("\t")
+            if len(targets) != 1:
+                found = (
+                    f"found {counted(1 + len(targets), 'column')}, expected the source term, one tab, the target term"
                 )
-            _check_term(f"{path}:{number}", line)
+                raise DataError(f"{path}:{number}: {found}: {line[:60]!r}; correct the line, or remove it")
+            _check_term(f"{path}:{number}", source, targets[0])
+            words = tuple(_WORD.findall(normalize(source)))
             if words in seen:
-                problem = f"'{columns[0]}' is on line {seen[words]} already"
+                problem = f"'{source}' is on line {seen[words]} already"
                 raise DataError(f"{path}:{number}: {problem}; keep one of the lines, since a term has one translation")
             seen[words] = number
-            terms[columns[0]] = columns[1]
+            terms[source] = targets[0]
         if not terms:
             raise DataError(f"{path}: there are no terms in it; write one a line: source term, tab, target term")
         return cls(terms)
@@ -99,18 +97,20 @@ class Glossary:
         return matches
 
 
-def _check_term(place: str, term: str) -> None:
-    """Raise DataError if a line `source term, tab, target term` contains the character `ITEM` or is very long.
+def _check_term(place: str, source: str, target: str) -> None:
+    """Raise DataError for a term or a translation that is empty, contains the character `ITEM` or is very long.
 
     Very long terms are probably mistakes, and a search for them takes time.
     """
-    longest = max(term.split("\t"), key=len)
-    if len(longest) > _LONGEST:
-        problem = f"found {len(longest):,} characters in {longest[:60]!r}"
-        raise DataError(f"{place}: {problem}, expected at most {_LONGEST} a term; shorten it, or remove it")
-    if ITEM in term:
-        problem = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
-        raise DataError(f"{place}: {problem}; remove this character")
+    if not isinstance(target, str) or not _WORD.search(normalize(source)) or not normalize(target):
+        raise DataError(f"{place}: {source!r}: {target!r}: expected a term and its translation, not empty")
+    for term in (source, target):
+        if len(term) > _LONGEST:
+            problem = f"found {len(term):,} characters in {term[:60]!r}"
+            raise DataError(f"{place}: {problem}, expected at most {_LONGEST} a term; shorten it, or remove it")
+        if ITEM in term:
+            problem = f"found U+FFFC, which stands for an object such as an image, in {term[:60]!r}"
+            raise DataError(f"{place}: {problem}; remove this character")
 
 
 def missing_terms(terms: Sequence[Term], text: str) -> list[Term]:

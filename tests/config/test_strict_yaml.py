@@ -60,9 +60,9 @@ def test_types_of_unquoted_words(recipe: Path, text: str, expected: Any) -> None
     assert type(value) is type(expected)
 
 
-def test_block_text_anchors_byte_order_mark_and_crlf_are_read(recipe: Path) -> None:
-    recipe.write_bytes("\ufeffa: |\r\n  1\r\n  2\r\nb: &there {x: 1}\r\nc: *there\r\n".encode())
-    assert strict_yaml.read(recipe).data == {"a": "1\n2\n", "b": {"x": 1}, "c": {"x": 1}}
+def test_block_text_byte_order_mark_and_crlf_are_read(recipe: Path) -> None:
+    recipe.write_bytes("\ufeffa: |\r\n  1\r\n  2\r\nb: {x: 1}\r\n".encode())
+    assert strict_yaml.read(recipe).data == {"a": "1\n2\n", "b": {"x": 1}}
 
 
 @pytest.mark.parametrize(
@@ -83,21 +83,15 @@ def test_block_text_anchors_byte_order_mark_and_crlf_are_read(recipe: Path) -> N
         ("a: 1\n\tb: 2\n", "{}:2: not valid YAML: found character '\\t' that cannot start any token; indent"),
         ("a: b: c\n", "{}:1: not valid YAML: mapping values are not allowed here"),
         ("a: 1\nb: \x00\n", "{}: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
-        ("a: *nowhere\n", "{}:1: not valid YAML: found undefined alias"),
+        ("a: *nowhere\n", "{}:1: not valid YAML: found the alias *nowhere, expected none; write the value out"),
         (
             "a: 1\nb: !!python/name:os.system x\n",
             "{}:2: not valid YAML: found the tag tag:yaml.org,2002:python/name:os.system, expected none",
         ),
         ("seed: !!int x\n", "{}:1: not valid YAML: found the tag tag:yaml.org,2002:int, expected none"),
         ("? [a, b]\n: 1\n", "{}:1: not valid YAML: found unhashable key"),
-        ("a: 1\nb: &b [*b]\n", "{}:2: not valid YAML: found more than 50 nested lists or sections, or 100,000 v"),
-        ("a: 1\nb: {c: &b {d: [1, {e: *b}]}}\n", "{}:2: not valid YAML: found more than 50 nested lists or sections"),
+        ("a: 1\nb: &b [*b]\n", "{}:2: not valid YAML: found the alias *b"),
         ("a: 1\nb: " + "[" * 5000 + "]" * 5000, "{}:2: not valid YAML: found more than 50 nested lists or sections"),
-        ("a: 1\nb: " + "{a: " * 5000, "{}:2: not valid YAML: found more than 50 nested lists or sections"),
-        (
-            "a0: &a0 x\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(99)),
-            "{}:16: not valid YAML: found m",
-        ),
     ],
 )
 def test_syntax_errors_name_file_and_line(recipe: Path, text: str, message: str) -> None:

@@ -85,11 +85,11 @@ def test_read_accepts_valid_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tb\nc\n", r"terms\.tsv:2: found 1 column, expected 2"),
-        ("a\tb\tc\n", r"terms\.tsv:1: found 3 columns, expected 2"),
-        ("\tb\n", r"terms\.tsv:1: found 2 columns, expected 2 that are not empty"),
-        ("a b\tb\na  b\tb\n", r"terms\.tsv:2: 'a b' is on line 1 already"),
-        ("a\tb\ncat\tgat \ufffc to\n", r"terms\.tsv:2: found U\+FFFC, .* in 'cat\\tgat .*; remove this character"),
+        ("a\tb\nc\n", r"terms\.tsv:2: found 1 column, expected the source term, one tab, the target term"),
+        ("a\tb\tc\n", r"terms\.tsv:1: found 3 columns, expected "),
+        ("\tb\n", r"terms\.tsv:1: '': 'b': expected a term and its translation, not empty"),
+        ("a b\tb\na  b\tb\n", r"terms\.tsv:2: 'a  b' is on line 1 already"),
+        ("a\tb\ncat\tgat \ufffc to\n", r"terms\.tsv:2: found U\+FFFC, .* in 'gat .*; remove this character"),
         ("\n\n", r"terms\.tsv: there are no terms"),
     ],
 )
