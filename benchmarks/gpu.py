@@ -54,7 +54,7 @@ from nmt.model.checkpoint import load_model, read_tensors
 from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
-from nmt.text.prepared import Sentences
+from nmt.text.prepared import Sentences, offsets_of
 from nmt.text.proposing.proposal import operations
 from nmt.training.trial import matrix_rate
 from nmt.training.update import Update, Updater
@@ -489,7 +489,7 @@ def random_batches(setup: Setup, sizes: Sizes | None = None) -> list[Batch]:
             count = max(2, setup.tokens // 4 // length)
             lengths = np.sort((length * random.uniform(0.8, 1.2, count)).astype(np.int64).clip(2)) - 1
             source, target = (
-                Sentences(random.integers(5, setup.vocabulary, each.sum()), each)
+                Sentences(random.integers(5, setup.vocabulary, each.sum()), offsets_of(each))
                 for each in (lengths, np.full(count, length - 1))
             )
             groups.append((source, target))

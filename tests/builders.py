@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -48,7 +47,7 @@ from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.system.files import new_directory, write_digested
-from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences, TokenStore
+from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD, Tokenizer, Tokenizers
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
@@ -133,15 +132,9 @@ def random_lengths(count: int, ratio: float, seed: int = 3) -> list[tuple[int, i
     return lengths
 
 
-def token_store(sentences: Sequence[Sequence[int]]) -> TokenStore:
-    """Return token ids of sentences as a store in memory."""
-    stored = Sentences.of(sentences)
-    return TokenStore(stored.ids, np.concatenate([[0], np.cumsum(stored.lengths)]))
-
-
 def split_of_sizes(sizes: Sequence[tuple[int, int]], weights: Sequence[float] | None = None) -> PreparedSplit:
     """Return sentence pairs of these numbers of source and target tokens, `</s>` included, each with its weight."""
-    source, target = (token_store([[0] * (size - 1) for size in side]) for side in zip(*sizes, strict=True))
+    source, target = (Sentences.of([[0] * (size - 1) for size in side]) for side in zip(*sizes, strict=True))
     return PreparedSplit(source, target, tuple(CorpusPart(1, weight) for weight in weights or [1.0] * len(sizes)))
 
 

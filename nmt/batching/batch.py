@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.text.prepared import Sentences
+from nmt.text.prepared import Sentences, offsets_of
 from nmt.text.tokenizer import BOS, EOS, PAD
 
 TILE = 64  # rows of a tile on each side: one program of a GPU attends within it
@@ -47,7 +47,7 @@ class Rows:
         """Return sentences of ids as one length group, with filler sentences up to a multiple of `fill_to` tokens."""
         stored = Sentences.of(sentences)
         missing, lengths = -len(stored.ids) % fill_to, stored.lengths
-        offsets = _offsets(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]) if missing else lengths)
+        offsets = offsets_of(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]) if missing else lengths)
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
         return cls.of_arrays(ids, offsets, _filled(tiles, len(ids) * 2))
@@ -198,7 +198,7 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     rows = (source_tokens, target_tokens) if sizes is None else sizes(source_tokens, target_tokens)
     fillers = _filler_lengths(rows[0] - source_tokens, rows[1] - target_tokens)
     lengths = [np.concatenate(pair) for pair in zip((source_lengths, target_lengths), fillers, strict=True)]
-    offsets = _offsets(lengths[0]), _offsets(lengths[1])
+    offsets = offsets_of(lengths[0]), offsets_of(lengths[1])
     ends = [side[1 : len(source_lengths) + 1] - 1 for side in offsets]  # of sentences that are not fillers
 
     source, labels = np.full(rows[0], EOS), np.full(rows[1], PAD)
@@ -208,7 +208,7 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     decoder_input = np.roll(labels, 1)
     decoder_input[offsets[1][:-1][lengths[1] > 0]] = BOS
     edges = _filled(tile_edges(*offsets), sum(rows))
-    starts = np.cumsum([len(pairs[0].lengths) for pairs in groups])  # the last one: the first filler
+    starts = np.cumsum([len(pairs[0]) for pairs in groups])  # the last one: the first filler
     group_starts = tuple(int(start) for start in starts if start < len(lengths[0]))
     source_rows = Rows.of_arrays(source, offsets[0], edges, group_starts)
     target_rows = Rows.of_arrays(decoder_input, offsets[1], edges, group_starts)
@@ -244,10 +244,6 @@ def _filled(edges: list[int], rows: int) -> Indices:
 def _copied(tensors: Sequence[Tensor], send: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
     """Return copies of tensors; `send` copies all of them, one behind the other."""
     return torch.split(send(torch.cat(list(tensors))), [len(tensor) for tensor in tensors])
-
-
-def _offsets(lengths: Indices) -> Indices:
-    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _ids(groups: Sequence[Pairs], side: int) -> Indices:

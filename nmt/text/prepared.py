@@ -17,7 +17,7 @@ are contiguous, in the order of the recipe, and the manifest has their number.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,38 +29,30 @@ from nmt.text.manifest import Manifest, SideCounts
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 
-Ids = npt.NDArray[np.int32]
+
+def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the start of each of N sentences that follow each other, and the end of the last one: (N+1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences as one array of ids and the length of each."""
+    """Sentences without `<s>` and `</s>` in one array, which may be mapped from disk.
 
-    ids: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
+    Sentence i is `ids[offsets[i]:offsets[i + 1]]`.
+    """
+
+    ids: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> "Sentences":
         """Return sentences from lists of ids."""
-        lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-        return cls(np.fromiter(chain.from_iterable(sentences), dtype=np.int64, count=int(lengths.sum())), lengths)
-
-    def split(self) -> list[list[int]]:
-        """Return the sentences as lists of ids."""
-        ids, ends = self.ids.tolist(), np.cumsum(self.lengths).tolist()
-        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-class TokenStore(Sequence[Ids]):
-    """The sentences of one side as ids, without `<s>` and `</s>`, read from disk on access."""
-
-    def __init__(self, tokens: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> None:
-        self._tokens = tokens
-        # The start of each sentence and the end of the last one: (N+1,), mapped from disk.
-        self.offsets = offsets
+        offsets = offsets_of(np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences)))
+        return cls(np.fromiter(chain.from_iterable(sentences), dtype=np.int64, count=int(offsets[-1])), offsets)
 
     @classmethod
-    def open(cls, directory: Path, side: str) -> "TokenStore":
+    def open(cls, directory: Path, side: str) -> "Sentences":
         """Map the files of a side."""
         # plain arrays over the maps: slicing a memmap object is slow
         files = (directory / f"{side}.{name}.npy" for name in ("tokens", "offsets"))
@@ -69,19 +61,24 @@ class TokenStore(Sequence[Ids]):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, index: Any) -> Any:
-        """Return the ids of sentence `index` as int32 (length,)."""
-        i = range(len(self))[index]
-        return self._tokens[self.offsets[i] : self.offsets[i + 1]].astype(np.int32)
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of ids of each sentence."""
+        return np.diff(self.offsets)
+
+    def split(self) -> list[list[int]]:
+        """Return the sentences as lists of ids."""
+        ids = self.ids.tolist()
+        return [ids[start:end] for start, end in pairwise(self.offsets.tolist())]
 
     def gather(self, indices: npt.NDArray[np.int64]) -> "Sentences":
-        """Return the sentences at some indices."""
+        """Return the sentences at some indices, in memory."""
         starts = self.offsets[indices]
         lengths = self.offsets[indices + 1] - starts
-        # for each token its index in its sentence, plus the start of the sentence in the store
-        first = np.cumsum(lengths) - lengths
-        positions = np.arange(int(lengths.sum())) + np.repeat(starts - first, lengths)
-        return Sentences(self._tokens[positions].astype(np.int64), lengths)
+        offsets = offsets_of(lengths)
+        # for each token its index in its sentence, plus the start of the sentence in the array
+        positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Sentences(self.ids[positions].astype(np.int64), offsets)
 
 
 @dataclass(frozen=True)
@@ -102,14 +99,14 @@ class PreparedSplit:
     The pairs of each of the `corpora` are contiguous.
     """
 
-    source: TokenStore
-    target: TokenStore
+    source: Sentences
+    target: Sentences
     corpora: tuple[CorpusPart, ...]
 
     @classmethod
     def open(cls, directory: Path, corpora: Sequence[int]) -> "PreparedSplit":
         """Map the files of a split with the pairs of each corpus."""
-        sides = TokenStore.open(directory, "source"), TokenStore.open(directory, "target")
+        sides = Sentences.open(directory, "source"), Sentences.open(directory, "target")
         return cls(*sides, tuple(map(CorpusPart, corpora)))
 
     def with_settings(self, recipe: Recipe, texts: Sequence[CorpusFile], tokenizer: Tokenizer) -> "PreparedSplit":
@@ -198,7 +195,7 @@ class PreparedCorpus:
 
 
 class SideWriter:
-    """Writes the sentences of a side for `TokenStore.open`; counts tokens, characters and missing pieces."""
+    """Writes the sentences of a side for `Sentences.open`; counts tokens, characters and missing pieces."""
 
     def __init__(self, directory: Path, side: str, tokenizer: Tokenizer) -> None:
         self._tokens, self._offsets = directory / f"{side}.tokens.npy", directory / f"{side}.offsets.npy"
@@ -210,9 +207,9 @@ class SideWriter:
 
     def append(self, sentences: Sentences, characters: int) -> None:
         """Append sentences that have `characters` characters in all."""
-        _append(self._offsets, 1 + self._sentences, self._length + np.cumsum(sentences.lengths))
+        _append(self._offsets, 1 + self._sentences, self._length + sentences.offsets[1:])
         _append(self._tokens, self._length, sentences.ids.astype(self._dtype))
-        self._sentences += len(sentences.lengths)
+        self._sentences += len(sentences)
         self._length += len(sentences.ids)
         self._characters += characters
         self._missing += int(self._spelled[sentences.ids].sum())

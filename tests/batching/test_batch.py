@@ -13,14 +13,14 @@ from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.reference import Kernels
 from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS, PAD
-from tests.builders import batch_of, tiny_recipe, token_store
+from tests.builders import batch_of, tiny_recipe
 from tests.training.updates import CPU, PAIRS, difference, make_updater, update
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 150), st.integers(1, 150)), max_size=40)
 
 
 def test_batch_by_hand() -> None:
-    source, target = token_store([[10, 11, 12], [13], []]), token_store([[20], [21, 22], []])
+    source, target = Sentences.of([[10, 11, 12], [13], []]), Sentences.of([[20], [21, 22], []])
     split = PreparedSplit(source, target, (CorpusPart(3),))
     batch = assemble([split.gather(np.array(indices)) for indices in ([1, 0], [2])], lambda *_: (9, 8))
     assert batch.source.ids.tolist() == [13, EOS, 10, 11, 12, EOS, EOS, EOS, EOS]

@@ -13,13 +13,12 @@ from torch import Tensor
 from nmt.batching.batch import Batch, assemble
 from nmt.batching.batch_stream import BatchStream, DataPosition, Prefetcher, plan_epoch
 from nmt.errors import DataError
-from nmt.text.prepared import CorpusPart, PreparedSplit
-from tests.builders import token_store
+from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
 
 
 def stream_of(count: int, groups: int = 2) -> BatchStream:
     random = np.random.default_rng(5)
-    source, target = (token_store([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
+    source, target = (Sentences.of([[4 + i] * int(random.integers(1, 6)) for i in range(count)]) for _ in range(2))
     return BatchStream(PreparedSplit(source, target, (CorpusPart(count),)), 24, 7, groups)
 
 

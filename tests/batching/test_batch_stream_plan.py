@@ -26,8 +26,8 @@ from nmt.batching.batch_stream import (
     plan_window,
     window_count,
 )
-from nmt.text.prepared import CorpusPart, PreparedSplit
-from tests.builders import split_of_sizes, token_store
+from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
+from tests.builders import split_of_sizes
 
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 
@@ -44,7 +44,7 @@ def small_windows() -> Iterator[None]:
 def split_of_parts(parts: list[tuple[int, float]]) -> PreparedSplit:
     """Return corpora of so many pairs, each with its weight; the lengths vary."""
     pairs = sum(count for count, _ in parts)
-    source, target = (token_store([[0] * (1 + i * step % 11) for i in range(pairs)]) for step in (3, 5))
+    source, target = (Sentences.of([[0] * (1 + i * step % 11) for i in range(pairs)]) for step in (3, 5))
     return PreparedSplit(source, target, tuple(CorpusPart(*part) for part in parts))
 
 

@@ -47,7 +47,7 @@ def test_corpus_contains_the_text_and_its_counts(folder: Path) -> None:
     assert corpus.tokenizers.shared
     for split, counts, rows in ((corpus.train, manifest.train, train), (corpus.valid, manifest.valid, VALID)):
         for side, lines in zip(("source", "target"), zip(*rows, strict=True), strict=True):
-            stored, found = [ids.tolist() for ids in getattr(split, side)], getattr(counts, side)
+            stored, found = getattr(split, side).split(), getattr(counts, side)
             assert stored == list(map(tokenizer.encode, lines))
             assert list(map(tokenizer.decode, stored)) == list(lines)
             assert (found.tokens, found.characters) == (sum(map(len, stored)), sum(map(len, lines)))
@@ -73,11 +73,11 @@ def test_corpora_with_weight_tag_columns_and_gzip_are_combined(folder: Path) -> 
         stamps.add(stamp(folder / "run" / "prepared"))
         tokenizer = corpus.tokenizers.source
         assert corpus.train.weights(np.arange(342)).tolist() == [weights[0]] * 300 + [weights[1]] * 40 + [1.0] * 2
-        assert tokenizer.decode(corpus.train.source[300]) == OTHER[0][0]
-        assert tokenizer.decode(corpus.train.source[-1]) == "second sentence"
+        assert tokenizer.decode(corpus.train.source.split()[300]) == OTHER[0][0]
+        assert tokenizer.decode(corpus.train.source.split()[-1]) == "second sentence"
         sources, tag = corpus.train.gather(np.arange(342))[0].split(), tokenizer.tag_ids(["back"])[0]
         prefixed = [tagged[0]] * 300 + [tagged[1]] * 40 + [False] * 2
-        assert sources == [[tag] * own + ids.tolist() for own, ids in zip(prefixed, corpus.train.source, strict=True)]
+        assert sources == [[tag] * own + ids for own, ids in zip(prefixed, corpus.train.source.split(), strict=True)]
     assert len(stamps) == 1
 
 
@@ -145,12 +145,12 @@ def test_why_stale_names_the_changed_settings_and_texts(folder: Path, override: 
 
 
 def test_damaged_corpus_is_prepared_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    last = prepare(recipe_in(folder), QUIET).train.source[-1].tolist()
+    last = prepare(recipe_in(folder), QUIET).train.source.split()[-1]
     tokens = folder / "run" / "prepared" / "train" / "source.tokens.npy"
     reason = "damaged: its content is not what was prepared"
     for content in (b"", b"\5\0"):
         tokens.write_bytes(content and tokens.read_bytes()[: -len(content)] + content)
-        assert prepare(recipe_in(folder), Console()).train.source[-1].tolist() == last
+        assert prepare(recipe_in(folder), Console()).train.source.split()[-1] == last
         assert f"(run/prepared/train/source.tokens.npy: {reason}" in capsys.readouterr().err.replace(f"{folder}/", "")
 
 
@@ -293,7 +293,7 @@ def test_tokenizer_of_the_initial_model_is_used(folder: Path, shared: str) -> No
         if shared == "true":
             file = base / "tokenizer.model"
         assert tokenizer.to_bytes() == file.read_bytes()
-        assert tuple(map(tokenizer.decode, getattr(corpus.train, side))) == lines
+        assert tuple(map(tokenizer.decode, getattr(corpus.train, side).split())) == lines
     assert (corpus.tokenizers.source.pieces == corpus.tokenizers.target.pieces) == (shared == "true")
     assert why_stale(tuned(folder)) is None
 

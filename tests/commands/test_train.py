@@ -389,7 +389,7 @@ def test_test_txt_equals_the_output_of_nmt_translate(tmp_path: Path, target: str
     result = run_command("train", "-c", file, *(word for override in overrides for word in ("--set", override)))
     assert result.exit_code == 0, result.stderr
     longest = load_model(tmp_path / "run" / "best", CPU).longest_source
-    assert longest == max(map(len, PreparedCorpus.open(load_recipe(file).prepared_directory).train.source))
+    assert longest == max(PreparedCorpus.open(load_recipe(file).prepared_directory).train.source.lengths)
     translated = run_command("translate", "--model", tmp_path / "run", "-i", tmp_path / "input.txt", "--device", "cpu")
     assert translated.exit_code == 0, translated.stderr
     written = (tmp_path / "run" / "test.txt").read_text(encoding="utf-8")

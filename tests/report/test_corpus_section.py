@@ -45,7 +45,7 @@ def test_counts_and_lengths_equal_those_of_the_texts(
     assert cells(html, "kept")[1] == str(distinct)
     assert cells(html, "removed: duplicate")[1] == str(len(pairs) - distinct)
     corpus = PreparedCorpus.open(run.path / "prepared")
-    lengths = [len(corpus.train.source[i]) for i in range(distinct)]
+    lengths = corpus.train.source.lengths[:distinct].tolist()
     assert cells(html, "tokens")[0] == f"{sum(lengths):,}"
     drawing, _ = length_drawings(corpus)
     assert f"source: median {np.median(lengths):.4g}," in drawing.caption

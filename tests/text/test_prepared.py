@@ -16,7 +16,6 @@ from nmt.config import MaxLength
 from nmt.errors import DataError
 from nmt.text.manifest import PREPARED, Manifest, SideCounts, SplitCounts
 from nmt.text.prepared import CorpusPart, PreparedCorpus, PreparedSplit, Sentences, SideWriter
-from tests.builders import token_store
 
 SIZES = (65_536, 65_537)  # pieces of source and target
 IDS = st.lists(st.integers(0, 65_535), max_size=8)
@@ -47,9 +46,9 @@ def test_open_inverts_write(tmp_path_factory: pytest.TempPathFactory, batches: A
         assert counts[side] == SideCounts(len(ids), len(ids), sum(i % 2 for i in ids))
     split = PreparedSplit.open(directory, [len(pairs)])
     assert len(split) == len(split.source) == len(split.target) == len(pairs)
-    assert [ids.tolist() for ids in split.source] == [pair[0] for pair in pairs]
-    assert [ids.tolist() for ids in split.target] == [pair[1] for pair in pairs]
-    assert np.diff(split.source.offsets).tolist() == [len(pair[0]) for pair in pairs]
+    assert split.source.split() == [pair[0] for pair in pairs]
+    assert split.target.split() == [pair[1] for pair in pairs]
+    assert split.source.lengths.tolist() == [len(pair[0]) for pair in pairs]
     chosen = np.arange(len(pairs))[::-2]
     gathered = split.target.gather(chosen)
     assert gathered.split() == [pairs[i][1] for i in chosen]
@@ -61,16 +60,13 @@ def test_ids_take_two_bytes_where_they_fit(tmp_path: Path) -> None:
     split = PreparedSplit.open(tmp_path / "train", [1])
     assert np.load(tmp_path / "train" / "source.tokens.npy").dtype == np.uint16
     assert np.load(tmp_path / "train" / "target.tokens.npy").dtype == np.int32
-    assert (split.source[0].tolist(), split.target[-1].tolist()) == ([65_535], [65_536])
-    assert split.source[0].dtype == split.target[0].dtype == np.int32
-    with pytest.raises(IndexError):
-        split.source[1]
+    assert (split.source.split(), split.target.split()) == ([[65_535]], [[65_536]])
 
 
 def test_pairs_of_a_corpus_have_its_weight_and_its_prefix() -> None:
     sources, targets = [[10], [11, 12], [13], [14]], [[20], [21], [22], [23]]
     corpora = (CorpusPart(2), CorpusPart(0), CorpusPart(1, 0.5, (7,)), CorpusPart(1, 3.0, (8, 9)))
-    split = PreparedSplit(token_store(sources), token_store(targets), corpora)
+    split = PreparedSplit(Sentences.of(sources), Sentences.of(targets), corpora)
     chosen = np.array([3, 1, 2])
     found = split.gather(chosen)
     assert found[0].split() == [[8, 9, 14], [11, 12], [7, 13]]

@@ -8,10 +8,10 @@ import torch
 
 from nmt.config import DecodeSettings, RuntimeSettings
 from nmt.model.stored import LoadedModel
-from nmt.text.prepared import CorpusPart, PreparedSplit
+from nmt.text.prepared import CorpusPart, PreparedSplit, Sentences
 from nmt.text.tokenizer import BOS, EOS
 from nmt.training.validation import ScoredText, evaluate, mean_loss
-from tests.builders import tiny_loaded_model, token_store
+from tests.builders import tiny_loaded_model
 from tests.training.runs import evaluation_of
 
 SOURCES = ["la casa è rossa", "gatto", "", "il gatto dorme per la casa", "una casa"]
@@ -27,7 +27,7 @@ def loaded() -> LoadedModel:
 @pytest.mark.parametrize("budget", [1, 16, 1000])
 def test_mean_loss_equals_the_mean_over_single_tokens(loaded: LoadedModel, budget: int) -> None:
     encode = loaded.tokenizers.source.encode
-    source, target = (token_store([encode(line) for line in side]) for side in (SOURCES, REFERENCES))
+    source, target = (Sentences.of([encode(line) for line in side]) for side in (SOURCES, REFERENCES))
     split, model = PreparedSplit(source, target, (CorpusPart(len(SOURCES)),)), loaded.model
     found = mean_loss(model, split, budget)
     log_probs = []

@@ -180,7 +180,7 @@ class Text:
                     writer.append(*side)
                 for line in too_long:
                     self._remove("too_long", "", line)
-                advance(len(sides[0][0].lengths) + len(too_long))
+                advance(len(sides[0][0]) + len(too_long))
         self._check_any_kept()
         read, kept = sum(audit.read for audit in self.audits), tuple(audit.kept for audit in self.audits)
         return SplitCounts(read, sum(kept), kept, writers[0].counts, writers[1].counts)
