@@ -55,7 +55,7 @@ from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.system.console import Console
 from nmt.text.prepared import Sentences, offsets_of
-from nmt.text.proposing.proposal import operations
+from nmt.text.proposal import operations
 from nmt.training.trial import matrix_rate
 from nmt.training.update import Update, Updater
 

@@ -110,7 +110,7 @@ def operations_a_token(recipe: Path, chosen: argparse.Namespace) -> float:
     """Return the floating-point operations of training per target token."""
     from nmt.config import load_recipe
     from nmt.text.prepared import PreparedCorpus
-    from nmt.text.proposing.proposal import operations
+    from nmt.text.proposal import operations
 
     corpus = PreparedCorpus.open(recipe.parent / "prepared")
     counts = corpus.manifest.train

@@ -16,10 +16,9 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, new_directory, write_output
 from nmt.text.corpus import format_of, read_pairs, sample_of
+from nmt.text.direction import checked, known_direction, shown_direction, with_text_columns
 from nmt.text.preparing.audit import Remark, findings
-from nmt.text.proposing.direction import checked, known_direction, shown_direction, with_text_columns
-from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose, distinct, held_out_size
-from nmt.text.proposing.proposal import Setting, TextProfile, propose
+from nmt.text.proposal import MOST_PAIRS, Setting, TextProfile, candidates, choose, distinct, held_out_size, propose
 from nmt.text.readers import SentencePair
 from nmt.text.readers.opening import STANDARD_INPUT, read_lines, text_members
 from nmt.text.tokenizer import Tokenizers

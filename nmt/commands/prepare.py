@@ -12,12 +12,12 @@ from nmt.config import Recipe
 from nmt.errors import DataError
 from nmt.system.console import Console
 from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
+from nmt.text.direction import check_languages
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.preparation import Judge, Mapped, Preparation, filtered_texts, in_processes, write_corpus
 from nmt.text.preparing.rules import RULES
-from nmt.text.proposing.direction import check_languages
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import initial_files, initial_tokenizers
 

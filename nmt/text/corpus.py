@@ -8,9 +8,8 @@ from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import DataError
 from nmt.text.languages import is_language, nearest_codes
 from nmt.text.readers import SentencePair
-from nmt.text.readers.json_lines import read_json_lines, read_objects
 from nmt.text.readers.opening import COMPRESSED, limits_reported, split_member, text_members
-from nmt.text.readers.tables import read_records, read_table, read_two_files
+from nmt.text.readers.tables import read_json_lines, read_objects, read_records, read_table, read_two_files
 from nmt.text.readers.units import declared_languages, read_po, read_units
 
 # Formats by the endings of file names; all others are tsv.

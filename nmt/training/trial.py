@@ -27,7 +27,7 @@ from nmt.kernels.reference import Kernels
 from nmt.system import distributed
 from nmt.system.console import Console
 from nmt.text.prepared import PreparedCorpus
-from nmt.text.proposing.proposal import Proposal
+from nmt.text.proposal import Proposal
 from nmt.training.display import format_seconds
 from nmt.training.optimizer import initial_model
 from nmt.training.resume import with_batch_tokens

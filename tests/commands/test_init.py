@@ -14,7 +14,7 @@ from nmt.config import Languages, TokenizerSettings, load_recipe
 from nmt.model.checkpoint import load_model
 from nmt.system.console import Console
 from nmt.text.corpus import pairs_of
-from nmt.text.proposing.direction import check_languages
+from nmt.text.direction import check_languages
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import (
     run_command,

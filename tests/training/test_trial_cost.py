@@ -6,7 +6,7 @@ import torch
 from nmt.config import ModelSettings
 from nmt.kernels.device import kernels_for
 from nmt.model.transformer import Transformer
-from nmt.text.proposing.proposal import operations, propose
+from nmt.text.proposal import operations, propose
 from nmt.training import trial as module
 from nmt.training.trial import cost, matrix_rate
 

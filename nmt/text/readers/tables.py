@@ -1,12 +1,15 @@
-"""Pairs in lines: TSV, which has no quotes, CSV with quoted cells (RFC 4180), and two files whose lines correspond."""
+"""Pairs in lines: TSV, which has no quotes, CSV with quoted cells (RFC 4180), JSON lines, and two files."""
 
 import csv
+import json
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -108,6 +111,60 @@ def _named(
         return None
     positions = names.index(names_of_sides[0]), names.index(names_of_sides[1])
     return positions if columns in ((1, 2), (positions[0] + 1, positions[1] + 1)) else None
+
+
+# Half of a character, which JSON can hold alone and UTF-8 cannot.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[SentencePair]:
+    """Yield the pairs of a file. `columns` are keys, which may be nested, as in `translation.en`.
+
+    By default (1, 2) they are `source` and `target`, or the codes of `languages`. Raises DataError with file and line
+    for invalid JSON, a missing key and a value that is no text.
+    """
+    keys = None if columns == (1, 2) else tuple(map(str, columns))
+    if keys is not None and not isinstance(columns[0], str):
+        raise DataError(f"{path}: `columns` of JSON lines are keys, as in [translation.en, translation.it]")
+    for number, values in read_objects(path):
+        keys = keys or named_sides(values, languages)
+        names = ", ".join(map(shortened, values))
+        if keys is None:
+            advice = "name them with `columns`, as in [translation.en, translation.it]"
+            raise DataError(f"{path}:{number}: expected one key for each language; {advice}; found the keys {names}")
+        for key in keys:
+            if key not in values:
+                raise DataError(f"{path}:{number}: no key {key!r}; found {names}")
+            if not isinstance(values[key] or "", str):
+                raise DataError(f"{path}:{number}: {key}: expected text, found {shortened(repr(values[key]))}")
+        source, target = (one_line(_SURROGATE.sub("\ufffd", values[key] or "")) for key in keys)
+        yield SentencePair(source, target, number)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line of each object, and its values by key; the key of a nested value is its path, such as `a.b`."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise ValueError(f"found {shortened(line)}")
+            yield number, _flat(value)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{path}:{number}: expected a JSON object in each line: {error}. If the file is one JSON array, write "
+                "one object per line: jq -c '.[]' FILE > FILE.jsonl"
+            ) from None
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return all values of nested objects: `{"translation": {"en": "one"}}` has `translation.en`."""
+    flat = {f"{prefix}{key}": value for key, value in values.items()}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= {**_flat(value, f"{prefix}{key}."), **flat}
+    return flat
 
 
 # Pairs of a block, and the fewest blocks for which the usual correlation is known.

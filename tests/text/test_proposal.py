@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from nmt.config import TokenizerSettings
-from nmt.text.proposing.proposal import TextProfile, propose
+from nmt.text.proposal import TextProfile, propose
 from nmt.text.readers import SentencePair
 from nmt.text.tokenizer import Tokenizer
 from tests.builders import demo_pairs

@@ -8,7 +8,7 @@ import pytest
 from nmt.config import LanguagePair
 from nmt.errors import DataError
 from nmt.text.readers import Columns, SentencePair
-from nmt.text.readers.json_lines import read_json_lines
+from nmt.text.readers.tables import read_json_lines
 
 ENGLISH_ITALIAN = LanguagePair(source="en", target="it")
 

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import CorpusFile, LanguagePair
 from nmt.errors import ConfigError, DataError
-from nmt.text.proposing.direction import (
+from nmt.text.direction import (
     Direction,
     Origin,
     check_languages,

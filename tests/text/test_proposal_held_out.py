@@ -8,7 +8,7 @@ import pytest
 
 from nmt.config import Filters, LanguagePair
 from nmt.text.preparing.rules import Rules, letters
-from nmt.text.proposing.held_out import MOST_PAIRS, candidates, choose
+from nmt.text.proposal import MOST_PAIRS, candidates, choose
 from nmt.text.readers import SentencePair
 
 Pairs = list[tuple[str, str]]
