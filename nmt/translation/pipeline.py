@@ -73,16 +73,13 @@ class LineInput:
         for lines in read_batches(self.stream, self.batch_lines):
             count += len(lines)
             if texts is not None and count > len(texts):
-                raise self._wrong_length(len(texts), "more")
+                break
             if remaining := output.remaining(lines):
                 start = count - len(remaining)
                 yield LineBatch(start + 1, remaining, [] if texts is None else texts[start:count])
-        if texts is not None and count < len(texts):
-            raise self._wrong_length(len(texts), f"{count:,}")
-
-    def _wrong_length(self, length: int, expected: str) -> DataError:
-        lines = counted(length, "line")
-        return DataError(f"{self.option}: {lines}, but the input has {expected}; expected one for each line")
+        if texts is not None and count != len(texts):
+            found, expected = counted(len(texts), "line"), f"{count:,}" if count < len(texts) else "more"
+            raise DataError(f"{self.option}: {found}, but the input has {expected}; expected one for each line")
 
 
 @contextmanager
@@ -184,7 +181,7 @@ def _results(
     batches: Iterator[LineBatch], process: Process, translator: Translator, source: LineInput
 ) -> Iterator[tuple[LineBatch, tuple[str, list[int]]]]:
     """Yield each batch with its result, in several processes if the first one is full and more lines wait."""
-    first = list(islice(batches, 1))
+    first = list(islice(batches, 1))  # none in the other processes of torchrun
     size = sum(len(line) for batch in first for line in batch.lines)
     is_full = any(len(batch.lines) >= source.batch_lines for batch in first) or size >= source.batch_lines * _LINE_BYTES
     is_long = is_full and _is_readable(source.stream)

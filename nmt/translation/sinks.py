@@ -67,7 +67,8 @@ class ResumableFile(StreamOutput):
 
     def __init__(self, partial: Path, stream: BinaryIO, fingerprint: Fingerprint) -> None:
         super().__init__(stream, str(partial))
-        self._partial, self._record = partial, _read_record(partial, fingerprint)
+        self._partial, self.record_file = partial, partial.with_name(f"{partial.name}.json")
+        self._record = _read_record(partial, self.record_file, fingerprint)
         self.lines = self._to_skip = self._record["lines"]
         self._digest = hashlib.sha256()  # of the lines that are processed
         stream.truncate(self._record["bytes"])
@@ -106,11 +107,11 @@ class ResumableFile(StreamOutput):
         return ConfigError(f"{self._partial}: made from another input: {difference}; {advice}")
 
     def _write_record(self) -> None:
-        record, new = _records_of(self._partial)
-        with disk_errors(record):
+        new = self.record_file.with_name(f"{self.record_file.name}.new")
+        with disk_errors(self.record_file):
             with open(new, "w", encoding="utf-8", opener=regular_file) as stream:
                 stream.write(json.dumps(self._record, ensure_ascii=False))
-            new.replace(record)
+            new.replace(self.record_file)
 
 
 @contextmanager
@@ -190,18 +191,12 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
         with disk_errors(file):
             os.fsync(stream.fileno())
             partial.replace(place)
-            _records_of(partial)[0].unlink(missing_ok=True)  # of an empty input there is none
+            output.record_file.unlink(missing_ok=True)  # of an empty input there is none
 
 
-def _records_of(partial: Path) -> tuple[Path, Path]:
-    """Return the file of the record, and the one in which a new record is written."""
-    return partial.with_name(f"{partial.name}.json"), partial.with_name(f"{partial.name}.json.new")
-
-
-def _read_record(partial: Path, fingerprint: Fingerprint) -> dict[str, Any]:
+def _read_record(partial: Path, record: Path, fingerprint: Fingerprint) -> dict[str, Any]:
     """Return how far a partial file is complete. Raises ConfigError if it is of other work."""
-    record, size = _records_of(partial)[0], partial.stat().st_size
-    if not size:
+    if not (size := partial.stat().st_size):
         return {"fingerprint": fingerprint, "lines": 0, "sha256": "", "bytes": 0}
     try:
         progress: dict[str, Any] = parse_json(record.read_bytes())
