@@ -37,29 +37,8 @@ from nmt.translation.translator import Translator
 from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model, tiny_loaded_model
 
 DIAGONAL: Links = [(i, i) for i in range(9)]
-LINES = st.lists(
-    st.sampled_from(
-        [
-            "<b>",
-            "</b>",
-            "<i>",
-            "</i>",
-            "<br/>",
-            "{\\an8}",
-            "{0}",
-            "{1}",
-            "%s",
-            "%d",
-            "cat",
-            "moon.",
-            " ",
-            " ",
-            "(",
-            "我",
-        ]
-    ),
-    max_size=12,
-).map(lambda parts: read("".join(parts)))
+PARTS = ["<b>", "</b>", "<i>", "</i>", "<br/>", "{\\an8}", "{0}", "{1}", "%s", "%d", "cat", "moon.", " ", "(", "我"]
+LINES = st.lists(st.sampled_from(PARTS), max_size=12).map(lambda parts: read("".join(parts)))
 
 
 @pytest.mark.parametrize(
