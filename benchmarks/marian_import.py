@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from nmt.commands.import_model import import_model
+from nmt.commands.conversion import import_model
 from nmt.system.console import Console
 from nmt.translation.translator import Translator
 

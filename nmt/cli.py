@@ -268,7 +268,7 @@ def export(
     The log-probabilities of both models are compared first; if they differ too much, nothing is written.
     """
     check_installed("transformers" if to == "hf" else to)
-    from nmt.commands import export as module
+    from nmt.commands import conversion as module
 
     module.export(model, output, to, quantization, lines, console)
 
@@ -286,7 +286,7 @@ def import_(
 
     The result computes the same function as the original. No code in the original is executed.
     """
-    from nmt.commands import import_model as module
+    from nmt.commands import conversion as module
 
     module.import_model(model, output, languages, console)
 

@@ -33,8 +33,8 @@ from typer.main import get_command
 from nmt.text.languages import identify
 
 IMPORTED = [
-    "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.export", "nmt.commands.score", "sacrebleu",
-    "nmt.commands.report", "nmt.commands.figures", "torch._dynamo", "torch.distributed.run",
+    "nmt.cli", "nmt.commands.train", "nmt.commands.translate", "nmt.commands.conversion", "nmt.commands.score",
+    "sacrebleu", "nmt.commands.report", "nmt.commands.figures", "torch._dynamo", "torch.distributed.run",
 ]  # fmt: skip
 """What trainings, translations, scores and pages import."""
 CLIENT = """# json, socket and signal would take longer to import than all else takes

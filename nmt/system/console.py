@@ -1,4 +1,4 @@
-"""Messages for people, on stderr: lines, warnings, tables and progress."""
+"""Messages for people, on stderr: lines, warnings and progress."""
 
 import os
 import re
@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from rich.console import Console as RichConsole
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 # Takes the amount of work just done.
@@ -112,19 +111,6 @@ class Console:
         """Show a label on a terminal while the block runs."""
         with self._rich.status(printable(label)) if self.live else nullcontext():
             yield
-
-    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Print a small table; all columns but the first are aligned to the right."""
-        self._record("\n".join("  ".join(row) for row in ([title], columns, *rows)))
-        if self.quiet:
-            return
-        table = Table(title=printable(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
-        for index, column in enumerate(columns):
-            table.add_column(printable(column), justify="left" if index == 0 else "right")
-        for row in rows:
-            table.add_row(*map(printable, row))
-        with _discarding_messages():
-            self._rich.print(table)
 
     @contextmanager
     def live_line(self, text: str) -> Iterator[Live]:

@@ -14,8 +14,7 @@ import sentencepiece
 import torch
 from torch import Tensor
 
-from nmt.commands.export import export
-from nmt.commands.import_model import import_model
+from nmt.commands.conversion import export, import_model
 from nmt.errors import ConfigError, ModelError
 from nmt.formats.marian import _NATIVE, _WHOLE
 from nmt.model.checkpoint import load_model, weights_of
@@ -183,7 +182,7 @@ def test_language_tags_become_target_languages(tmp_path: Path) -> None:
 def test_our_own_export_is_imported_with_the_same_weights(
     settings: dict[str, object], tmp_path: Path, lines: Path
 ) -> None:
-    from tests.commands.test_export import model as small_model
+    from tests.commands.test_conversion import model as small_model
 
     loaded = small_model(**settings)  # type: ignore[arg-type]
     save_model(tmp_path / "model", loaded)

@@ -27,18 +27,17 @@ def test_printable_keeps_text() -> None:
     assert printable(ATTACK) == ESCAPED
 
 
-def test_messages_and_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console()
     console.info(ATTACK)
     console.warn(ATTACK)
     console.error(ATTACK)
-    console.table(ATTACK, [ATTACK], [[ATTACK]])
     with console.progress(ATTACK, 3) as advance:
         advance(1)
     output = capsys.readouterr()
     assert output.out == ""
     assert "\x1b" not in output.err
-    assert output.err.count(ESCAPED) == 6
+    assert output.err.count(ESCAPED) == 3
 
 
 def test_messages_have_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,10 +51,9 @@ def test_log_gets_all_messages_with_times_also_if_quiet(capfd: pytest.CaptureFix
     console.log = lines.append
     for print_message in (console.info, console.warn, console.error, console.result, console.info_at_once):
         print_message(f"in {os.getcwd()}/x")
-    console.table("title", ["column"], [["cell"]])
     texts = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ", "", line) for line in lines]
     assert texts[:3] == ["in x\n", "warning: in x\n", "error: in x\n"]
-    assert texts[3:] == [f"in {os.getcwd()}/x\n"] * 2 + ["title\ncolumn\ncell\n"]
+    assert texts[3:] == [f"in {os.getcwd()}/x\n"] * 2
     assert capfd.readouterr() == (texts[3], "".join(texts[1:3]))
 
 
@@ -67,7 +65,6 @@ def test_quiet_and_silent_suppress_messages(
     console.info("a")
     console.warn("b")
     console.error("c")
-    console.table("", ["d"], [["e"]])
     assert capsys.readouterr().err == expected
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.batching.batch import Rows
-from nmt.commands.export import export
+from nmt.commands.conversion import export
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
 from nmt.decoding.engine import TorchEngine
 from nmt.decoding.results import Pair
@@ -157,7 +157,7 @@ class TestCTranslate2:
     def test_int8_weights_are_smaller(self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # random weights have large errors: 0.02 a token on processors with VNNI, and 1.03 on those without, where the
         # sum of two 8-bit products exceeds 16 bits
-        monkeypatch.setattr("nmt.commands.export.ROUNDED", 3.0)
+        monkeypatch.setattr("nmt.commands.conversion.ROUNDED", 3.0)
         export(saved, tmp_path / "int8", "ctranslate2", "int8", None, QUIET)
         export(saved, tmp_path / "float32", "ctranslate2", "float32", None, QUIET)
         table = ctranslate2.POSITIONS * 16 * 4  # positions stay float32
@@ -215,7 +215,7 @@ class TestCTranslate2:
         self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, package: str
     ) -> None:
         monkeypatch.setattr("nmt.errors.find_spec", lambda name: None)
-        monkeypatch.setitem(sys.modules, "nmt.commands.export", None)  # to import it would fail
+        monkeypatch.setitem(sys.modules, "nmt.commands.conversion", None)  # to import it would fail
         result = run_command("export", saved, tmp_path / "out", "--to", to)
         assert result.exit_code == 2
         assert f"{package} is not installed; run: pip install {package}\n" in result.stderr

@@ -1,7 +1,4 @@
-"""`nmt export`: write a model in the format of CTranslate2 or of Hugging Face's transformers.
-
-The output directory gets its name only after a check that the exported model computes what the original does.
-"""
+"""`nmt export` and `nmt import`: models for CTranslate2 and Hugging Face transformers, and from Marian."""
 
 from functools import partial
 from pathlib import Path
@@ -13,7 +10,8 @@ from nmt.errors import ConfigError
 from nmt.formats.check import EXACT, LINES, ROUNDED, ExportCheck, compare_exported
 from nmt.formats.ctranslate2 import score_ctranslate2, write_ctranslate2
 from nmt.formats.hugging_face import check_tokenizer, score_hugging_face, write_hugging_face
-from nmt.model.checkpoint import load_model
+from nmt.formats.marian import import_model as read_marian
+from nmt.model.checkpoint import load_model, write_model
 from nmt.model.stored import resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
@@ -29,7 +27,7 @@ def export(
     """Export a model or the best checkpoint of a run, compared on the lines of a file or on a few built-in ones.
 
     Raises ConfigError if the format does not support the model, ModelError if the exported model computes something
-    else; then nothing is written.
+    else; then nothing is written: the directory gets its name only after this check.
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"--quantization: found {quantization}, expected {', '.join(QUANTIZATIONS)}")
@@ -53,3 +51,16 @@ def export(
         f"{comparison.difference:.1e} a token"
     )
     return comparison
+
+
+def import_model(path: Path, output: Path, languages: str | None, console: Console) -> None:
+    """Write a model directory that computes what a Marian model does. Raises as `nmt.formats.marian.import_model`."""
+    with new_directory(output) as staging:
+        with console.status("reading the model"):
+            loaded = read_marian(path, languages)
+        write_model(staging, loaded)
+    settings = loaded.model.settings
+    console.info(
+        f"imported {path} into {output}: {loaded.languages.names}, {settings.encoder_layers}+{settings.decoder_layers} "
+        f"layers, dim {settings.dim}, {len(loaded.tokenizers.target):,} pieces"
+    )
