@@ -70,8 +70,13 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot write it: {error.strerror or error}; {advice}") from error
 
 
-def check_new_directory(directory: Path) -> None:
-    """Raise ConfigError unless a folder that is named as output is absent or empty."""
+@contextmanager
+def new_directory(directory: Path) -> Iterator[Path]:
+    """Yield an empty folder, which gets the name `directory` when its content is complete and on the disk.
+
+    All files get the permissions of the umask. Nothing is left after an exception. Raises ConfigError unless the folder
+    is absent or empty, DataError for an error of the file system.
+    """
     if directory.is_dir():
         content = next((f"it holds {path.name}" for path in directory.iterdir()), None)
     else:
@@ -80,16 +85,6 @@ def check_new_directory(directory: Path) -> None:
         raise ConfigError(
             f"{directory}: expected a new or an empty folder, but {content}; name another one, or remove it"
         )
-
-
-@contextmanager
-def new_directory(directory: Path) -> Iterator[Path]:
-    """Yield an empty folder, which gets the name `directory` when its content is complete and on the disk.
-
-    All files get the permissions of the umask. Nothing is left after an exception. Raises ConfigError as
-    `check_new_directory` does, DataError for an error of the file system.
-    """
-    check_new_directory(directory)
     place = real_path(directory)  # the folder to rename must be on the disk to which a symbolic link leads
     with disk_errors(directory):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -32,35 +32,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-class TestDefaultModel:
-    def test_missing_model_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.delenv("NMT_MODEL", raising=False)
-        expected = r"runs/latest does not exist; give --model DIR .* or train one: nmt train --config"
-        with pytest.raises(ModelError, match=expected):
+def test_model_is_that_of_the_environment_else_the_latest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NMT_MODEL", raising=False)
+    with pytest.raises(
+        ModelError, match=r"runs/latest does not exist; give --model DIR .* or train one: nmt train --c"
+    ):
+        default_model()
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "latest").symlink_to("mine")
+    assert default_model() == Path("runs/latest")
+    (tmp_path / "runs" / "mine").rmdir()
+    with pytest.raises(ModelError, match=r"runs/latest points to mine, which does not exist; give --model DIR"):
+        default_model()
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "config.json").write_text("{}")
+    monkeypatch.setenv("NMT_MODEL", str(tmp_path))
+    assert default_model() == tmp_path
+    for name, problem in (("nowhere", "no such directory"), ("runs", "neither a model directory .* nor a run")):
+        monkeypatch.setenv("NMT_MODEL", name)
+        with pytest.raises(ModelError, match=rf"\$NMT_MODEL: {name}: {problem}.*; or give --model DIR"):
             default_model()
-
-    def test_latest_run_is_the_default(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.delenv("NMT_MODEL", raising=False)
-        (tmp_path / "runs" / "mine").mkdir(parents=True)
-        (tmp_path / "runs" / "latest").symlink_to("mine")
-        assert default_model() == Path("runs/latest")
-        (tmp_path / "runs" / "mine").rmdir()
-        with pytest.raises(ModelError, match=r"runs/latest points to mine, which does not exist; give --model DIR"):
-            default_model()
-
-    def test_environment_variable_names_the_model(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        for folder in ("best", "runs"):
-            (tmp_path / folder).mkdir()
-        (tmp_path / "best" / "config.json").write_text("{}")
-        monkeypatch.setenv("NMT_MODEL", str(tmp_path))
-        assert default_model() == tmp_path
-        for name, problem in (("nowhere", "no such directory"), ("runs", "neither a model directory .* nor a run")):
-            monkeypatch.setenv("NMT_MODEL", name)
-            with pytest.raises(ModelError, match=rf"\$NMT_MODEL: {name}: {problem}.*; or give --model DIR"):
-                default_model()
 
 
 class TestCommand:
@@ -256,13 +248,6 @@ class TestOutput:
         done = run_command("translate", "-m", tmp_path / "no model", "-o", tmp_path / "missing" / "out.txt")
         assert done.exit_code == 2
         assert "missing is not a folder: make it first" in done.stderr
-
-    def test_output_keeps_private_permissions(self, model: Path, tmp_path: Path) -> None:
-        source, output = write_lines(tmp_path / "in.txt", "a dog"), tmp_path / "out.txt"
-        output.touch(0o600)
-        assert run_command("translate", "-m", model, "-i", source, "-o", output).exit_code == 0
-        assert output.stat().st_mode & 0o777 == 0o600
-        assert output.read_text().count("\n") == 1
 
     @pytest.mark.usefixtures("absolute_paths")
     @pytest.mark.parametrize("option", ["-i", "--reference", "--prefixes", "--glossary"])

@@ -2,8 +2,6 @@
 
 import errno
 import os
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 from nmt.errors import ConfigError, DamagedError, DataError
 from nmt.system.files import (
     Marker,
-    check_new_directory,
     check_output,
     lock_folder,
     lock_holder,
@@ -101,18 +98,6 @@ def test_exception_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(expected[0], match=expected[1]):
         write()
     assert names(tmp_path) == []
-
-
-def test_kill_before_the_rename_leaves_no_model(tmp_path: Path, warm_python: str) -> None:
-    script = (
-        "import os, sys; from pathlib import Path; from nmt.system.files import new_directory\n"
-        "with new_directory(Path(sys.argv[1])) as staging:\n"
-        "    (staging / 'half').write_text('x'); os.kill(os.getpid(), 9)\n"
-    )
-    done = subprocess.run([warm_python, "-c", script, str(tmp_path / "model")], check=False)
-    assert done.returncode == -signal.SIGKILL
-    check_new_directory(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
 
 
 def test_permissions_follow_the_umask(tmp_path: Path) -> None:
