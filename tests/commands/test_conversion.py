@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -117,13 +118,6 @@ def with_transformers(directory: Path, lines: Sequence[str]) -> list[str]:
     return texts
 
 
-@pytest.fixture(scope="module")
-def exported(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("exported") / "ct2"
-    export(saved, directory, "ctranslate2", "float32", None, QUIET)
-    return directory
-
-
 VARIANTS = [
     {"norm": "pre", "positions": "sinusoidal", "tied_embeddings": "all"},
     {"norm": "post", "positions": "sinusoidal", "activation": "swiglu", "tied_embeddings": "target"},
@@ -136,18 +130,36 @@ VARIANTS = [
 ]
 
 
-class TestCTranslate2:
-    @pytest.mark.parametrize("settings", VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
-    def test_every_kind_of_model_translates_equally(
-        self, settings: dict[str, object], few: Path, tmp_path: Path
-    ) -> None:
-        save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
-        found = export(tmp_path / "model", tmp_path / "ct2", "ctranslate2", "float32", few, QUIET)
-        assert found.lines == 3
-        assert found.difference < 1e-5
-        texts, expected = with_ctranslate2(tmp_path / "ct2", FEW), with_nmt(tmp_path / "model", FEW)
-        assert texts == expected
+HF_VARIANTS = [
+    {"norm": "pre", "activation": "gelu", "tied_embeddings": "all"},
+    {"norm": "post", "tied_embeddings": "all"},
+    {"norm": "post", "activation": "gelu", "tied_embeddings": "target"},
+    {"norm": "post", "tied_embeddings": "target", "two": True},
+    {"norm": "post", "tied_embeddings": "none", "two": True},
+]
 
+
+@pytest.mark.parametrize(
+    ("to", "settings"),
+    [*(("ctranslate2", settings) for settings in VARIANTS), *(("hf", settings) for settings in HF_VARIANTS)],
+    ids=str,
+)
+@pytest.mark.filterwarnings("default")  # transformers emits warnings
+def test_every_supported_kind_of_model_translates_equally(
+    to: Literal["ctranslate2", "hf"], settings: dict[str, object], few: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers" if to == "hf" else to)
+    save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
+    found = export(tmp_path / "model", tmp_path / to, to, "float32", few, QUIET)
+    assert found.lines == 3
+    assert found.difference < 1e-5
+    translations = (with_transformers if to == "hf" else with_ctranslate2)(tmp_path / to, FEW)
+    assert translations == with_nmt(tmp_path / "model", FEW)
+    with pytest.raises(ModelError, match="not written by nmt: it has no format_version"):
+        Translator.load(tmp_path / to, threads=1)
+
+
+class TestCTranslate2:
     def test_attention_scores_without_support_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(
             ConfigError, match=r"model\.attention_score: found additive, but CTranslate2 has scaled_dot"
@@ -202,14 +214,6 @@ class TestCTranslate2:
         with pytest.raises(ConfigError, match=message):
             export(saved, tmp_path / "out", *arguments, None, QUIET)  # type: ignore[arg-type]
 
-    def test_existing_directories_are_not_replaced(self, saved: Path, exported: Path, tmp_path: Path) -> None:
-        (tmp_path / "letter").write_text("dear")
-        for output in (tmp_path, exported):
-            with pytest.raises(ConfigError, match="expected a new or an empty folder, but it holds"):
-                export(saved, output, "ctranslate2", "float32", None, QUIET)
-        with pytest.raises(ModelError, match="not written by nmt: it has no format_version"):
-            export(exported, tmp_path / "out", "ctranslate2", "float32", None, QUIET)
-
     @pytest.mark.parametrize(("to", "package"), [("ctranslate2", "ctranslate2"), ("hf", "transformers")])
     def test_a_missing_package_is_named_before_torch_is_imported(
         self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, package: str
@@ -241,30 +245,7 @@ class TestCompare:
                 compare_exported(loaded, partial(shifted, shift), lines, allowed)
 
 
-HF_VARIANTS = [
-    {"norm": "pre", "activation": "gelu", "tied_embeddings": "all"},
-    {"norm": "post", "tied_embeddings": "all"},
-    {"norm": "post", "activation": "gelu", "tied_embeddings": "target"},
-    {"norm": "post", "tied_embeddings": "target", "two": True},
-    {"norm": "post", "tied_embeddings": "none", "two": True},
-]
-
-
 class TestHuggingFace:
-    @pytest.mark.parametrize("settings", HF_VARIANTS, ids=lambda settings: "-".join(map(str, settings.values())))
-    @pytest.mark.filterwarnings("default")  # transformers emits warnings
-    def test_every_supported_kind_translates_equally(
-        self, settings: dict[str, object], few: Path, tmp_path: Path
-    ) -> None:
-        pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
-        save_model(tmp_path / "model", model(**settings))  # type: ignore[arg-type]
-        found = export(tmp_path / "model", tmp_path / "hf", "hf", "float32", few, QUIET)
-        assert found.lines == 3
-        assert found.difference < 1e-5
-        assert with_transformers(tmp_path / "hf", FEW) == with_nmt(tmp_path / "model", FEW)
-        with pytest.raises(ModelError, match="not written by nmt: it has no format_version"):
-            Translator.load(tmp_path / "hf", threads=1)
-
     @pytest.mark.filterwarnings("default")  # transformers emits warnings
     def test_language_codes_choose_the_target_language(self, few: Path, tmp_path: Path) -> None:
         transformers = pytest.importorskip("transformers", reason="needs transformers: pip install transformers")

@@ -157,19 +157,8 @@ def tmx(pairs: list[tuple[str, str]]) -> str:
     return f'<tmx version="1.4"><header srclang="en-US"/><body>\n{"".join(units)}</body></tmx>\n'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        ["part1.tmx", "part2.tmx"],
-        ["part1.po", "part2.xlf"],
-        ["a.csv", "--languages", "en-it"],
-        ["links.tsv"],
-        ["one.tsv", "two.tsv"],
-        ["ita-eng.tsv"],
-    ],
-    ids=str,
-)
-def test_other_forms_of_a_text_give_the_same_parts(folder: Path, text: list[str]) -> None:
+def write_forms(folder: Path) -> list[tuple[str, str]]:
+    """Write the text in other forms, and return its pairs."""
     pairs = [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(400)]
     (folder / "part1.tmx").write_text(tmx(pairs[:150]))
     (folder / "part2.tmx").write_text(tmx(pairs[150:]))
@@ -178,9 +167,23 @@ def test_other_forms_of_a_text_give_the_same_parts(folder: Path, text: list[str]
     header = '<file source-language="en" target-language="it"><body>'
     (folder / "part2.xlf").write_text(f"<xliff>{header}{units}</body></file></xliff>")
     write_lines(folder / "a.csv", "id,ita,fr,ENG", *(f'{n},"{it}",x,"{en}"' for n, (en, it) in enumerate(pairs)))
+    write_lines(folder / "b.csv", *(f'"{en}";"{it}"' for en, it in pairs))
     write_lines(folder / "links.tsv", *(f"{n}\teng\t{en}\t{n}\tita\t{it}\tCK" for n, (en, it) in enumerate(pairs)))
     for name, part in (("one.tsv", pairs[:200]), ("two.tsv", pairs[200:]), ("ita-eng.tsv", pairs)):
         write_tsv(folder / name, part)
+    return pairs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ["part1.tmx", "part2.tmx"], ["part1.po", "part2.xlf"], ["a.csv", "--languages", "en-it"], ["links.tsv"],
+        ["one.tsv", "two.tsv"], ["ita-eng.tsv"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_forms_of_a_text_give_the_same_parts(folder: Path, text: list[str]) -> None:
+    pairs = write_forms(folder)
     init("text.en", "text.it")
     assert "en → it, by" in init(*text, "-o", "other.yaml")
     assert held_out() == held_out("other.")
@@ -261,13 +264,10 @@ def test_swapped_validation_text_is_refused(folder: Path) -> None:
     assert "the text is not in its languages:\n  v.tsv, source: expected en" in message
 
 
-@pytest.mark.parametrize("names", [["eng-ita.txt"], ["text.en", "text.it"], ["a.csv"], ["links.tsv"]], ids=str)
+@pytest.mark.parametrize("names", [["ita-eng.tsv"], ["text.en", "text.it"], ["b.csv"], ["links.tsv"]], ids=str)
 def test_stated_languages_exchange_the_sides_of_a_text(folder: Path, names: list[str]) -> None:
     """A recipe for the other direction, with texts that `nmt train` accepts."""
-    pairs = [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(400)]
-    write_tsv(folder / "eng-ita.txt", pairs)
-    write_lines(folder / "a.csv", *(f'"{en}";"{it}"' for en, it in pairs))
-    write_lines(folder / "links.tsv", *(f"{n}\teng\t{en}\t{n}\tita\t{it}" for n, (en, it) in enumerate(pairs)))
+    pairs = write_forms(folder)
     write_tsv(folder / "v.tsv", pairs[:100])
     messages = init(*names, "--valid", "v.tsv", "--languages", "it-en")
     assert "it → en, by --languages" in messages

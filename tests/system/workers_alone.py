@@ -281,8 +281,14 @@ def _stop(item: int) -> int:
     return os.getpid()
 
 
-def test_interruption_kills_stopped_workers() -> None:
-    results = mapped(WorkerPool(_call, 2), _stop, [0, 0, 1, 1])
+def _sleep(item: int) -> int:
+    time.sleep(10**6 if item else 0)
+    return os.getpid()
+
+
+@pytest.mark.parametrize("function", [_stop, _sleep])
+def test_interruption_kills_workers_that_are_stopped_or_busy(function: Callable[[int], int]) -> None:
+    results = mapped(WorkerPool(_call, 2), function, [0, 0, 1, 1])
     worker = next(results)
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt)
@@ -294,20 +300,6 @@ def test_workers_end_with_their_pool() -> None:
     processes = set(mapped(pool, _name, range(4)))
     del pool
     assert not any(Path(f"/proc/{process}").exists() for process in processes)
-
-
-def _sleep(item: int) -> int:
-    time.sleep(10**6 if item else 0)
-    return os.getpid()
-
-
-def test_interruption_does_not_wait_for_running_tasks() -> None:
-    results = mapped(WorkerPool(_call, 2), _sleep, range(8))
-    worker = next(results)
-    with pytest.raises(KeyboardInterrupt):
-        results.throw(KeyboardInterrupt)
-    while not _is_zombie(worker):
-        time.sleep(0.01)
 
 
 _FIRST = """
