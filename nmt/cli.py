@@ -184,8 +184,10 @@ def translate(console: "Console", request: TranslateRequest) -> None:
     files, only the texts are translated, unless --format text is given: nmt translate -i film.srt -o it.srt
     """
     if request.text:
-        line = quote(" ".join(request.text))
-        raise ConfigError(f"text is read from standard input, or from --input FILE: echo {line} | nmt translate")
+        given = quote(" ".join(request.text))
+        is_file = os.path.isfile(request.text[0])  # False for a text that is no name
+        advice = f"nmt translate --input {given}" if is_file else f"echo {given} | nmt translate"
+        raise ConfigError(f"text is read from standard input, or from --input FILE: {advice}")
     with quick_imports():
         from nmt.commands import translate as module
 

@@ -324,6 +324,8 @@ def test_removed_current_folder_is_an_error(tmp_path: Path, repository: Path) ->
 def test_text_as_an_argument_and_two_recipes_are_errors_with_advice(tmp_path: Path) -> None:
     for arguments, advice in (
         (("translate", "Good", "morning."), "echo 'Good morning.' | nmt translate"),
+        (("translate", "a" * 5000), "aaa | nmt translate"),
+        (("translate", __file__), "nmt translate --input "),
         (("train",), "expected one recipe, found 0; give its file, as in --config RECIPE"),
         (("prepare", tmp_path / "a.yaml", "--config", tmp_path / "b.yaml"), "expected one recipe, found 2"),
     ):

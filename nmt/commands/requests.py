@@ -119,7 +119,7 @@ class TranslateRequest(NamedTuple):
     reference: Annotated[
         Path | None, instead(metavar="FILE", help="Print the log_prob of these translations of the input lines.")
     ] = None
-    text: Annotated[list[str] | None, Argument(hidden=True, metavar="")] = None  # reported as an error
+    text: Annotated[list[str] | None, Argument(hidden=True, metavar="< FILE")] = None  # reported as an error
 
 
 class ServeRequest(NamedTuple):
