@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import lzma
 import os
 import subprocess
 import sys
@@ -116,17 +115,6 @@ class TestInput:
             command = [warm_programs / "nmt", "translate", "-m", model, "-q", "--device", "cpu"]
             piped = subprocess.run(command, stdin=stream, capture_output=True, check=True)
         assert piped.stdout.decode() == expected.stdout
-
-    @pytest.mark.usefixtures("absolute_paths")
-    def test_compressed_document_is_unpacked(self, model: Path, tmp_path: Path) -> None:
-        plain = write_lines(tmp_path / "in.srt", "1", "00:00:01,000 --> 00:00:02,500", "the cat sleeps")
-        expected = run_command("translate", "-m", model, "-i", plain, "-q")
-        assert "-->" in expected.stdout
-        for suffix, compress in ((".gz", gzip.compress), (".xz", lzma.compress)):
-            packed = tmp_path / f"in.srt{suffix}"
-            packed.write_bytes(compress(plain.read_bytes()))
-            found = run_command("translate", "-m", model, "-i", packed, "-q")
-            assert (found.exit_code, found.stdout) == (0, expected.stdout), found.stderr
 
     @pytest.mark.usefixtures("absolute_paths")
     def test_name_of_a_format_that_is_not_translated_is_refused(self, model: Path, tmp_path: Path) -> None:
