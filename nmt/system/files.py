@@ -324,15 +324,18 @@ def read_digested(
         raise DamagedError(f"{file.parent}: not a model directory: it has no {file.name}")
     parsed, problem = read_json(file, _COPY), ""
     content: dict[str, Any] = parsed if isinstance(parsed, dict) else {}
-    if not isinstance(content.get("format_version"), int):
+    stored_version, files, digest = (content.get(key) for key in ("format_version", "files", "sha256"))
+    if not isinstance(stored_version, int):
         problem = "it has no format_version"
-    elif content["format_version"] != version:
-        raise ModelError(
-            f"{file}: format version {content['format_version']}, expected {version}: another version of nmt wrote it"
-        )
-    elif content.get("sha256") != _digest_without_itself(content):
+    elif digest not in (None, _digest_without_itself(content)):
         problem = "its content is not what was saved (SHA-256 differs)"
-    elif lacking := [name for name in required(content["files"]) if name not in content["files"]]:
+    elif stored_version != version:
+        raise ModelError(
+            f"{file}: format version {stored_version}, expected {version}: another version of nmt wrote it"
+        )
+    elif digest is None or not isinstance(files, dict):
+        problem = "it has no digests"
+    elif lacking := [name for name in required(files) if name not in files]:
         problem = f"its list of files lacks {lacking[0]}"
     if problem:
         raise DamagedError(f"{file}: damaged, or not written by nmt: {problem}; {_COPY}")
