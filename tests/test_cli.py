@@ -1,5 +1,6 @@
 """The command line: output, exit codes, signals."""
 
+import importlib
 import json
 import os
 import shlex
@@ -354,7 +355,34 @@ def raising(error: BaseException):  # type: ignore[no-untyped-def]
     return _raise
 
 
-# prepare
+# prepare and train
+
+
+SMALL = [
+    "model={encoder_layers: 1, decoder_layers: 1, dim: 8, feed_forward: 8, heads: 2}", "train.stop={steps: 2}",
+    "train.schedule={name: constant}",
+]  # fmt: skip
+
+
+def test_train_prepares_trains_and_resumes(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    importlib.import_module("nmt.commands.train")
+    monkeypatch.chdir(recipe.parent)
+    write_lines(recipe.parent / "train.tsv", *recipe.parent.joinpath("train.tsv").read_text().splitlines()[:60])
+    overrides = [part for override in (*SMALL, "data.valid=null") for part in ("--set", override)]
+    result = run_command("train", "-c", recipe, *overrides)
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert "preparing" in result.stderr
+    assert "stopped after step 2: train.stop.steps is 2" in result.stderr
+    again = run_command("train", "-c", recipe, *overrides, "--set", "train.stop.steps=3")
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert "after step 2" in again.stderr
+    refused = run_command("train", "-c", recipe, *overrides, "--set", "seed=3", "-q")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: ")
+    assert "  seed: was 1, now 3\n" in refused.stderr
+    restarted = run_command("train", "-c", recipe, *overrides, "--set", "seed=3", "-q", "--restart")
+    assert (restarted.exit_code, restarted.stdout, restarted.stderr) == (0, "", "")
+    assert (recipe.parent / "runs" / "latest" / "last" / "model.safetensors").exists()
 
 
 def test_prepare_prints_on_stderr(recipe: Path) -> None:
