@@ -194,27 +194,18 @@ def _variant(line: _Line, usual: Variant | None) -> str:
 
 
 def _number(line: _Line) -> str:
-    """Return the numbers that all other lines have and the text lacks, or the reverse."""
-    if not re.search(r"\d", "".join((line.text, *line.others))):
-        return ""
-    missing = _in_all([Counter(lost_numbers(other, line.text)) for other in line.others])
-    added = _in_all([Counter(lost_numbers(line.text, other)) for other in line.others])
-    return _difference(missing, added)
+    return _differences([(lost_numbers(other, line.text), lost_numbers(line.text, other)) for other in line.others])
 
 
 def _placeholder(line: _Line) -> str:
-    differences = [content_diff(other, line.text) for other in line.others]
-    missing = _in_all([Counter(difference.missing) for difference in differences])
-    return _difference(missing, _in_all([Counter(difference.surplus) for difference in differences]))
+    return _differences([content_diff(other, line.text) for other in line.others])
 
 
-def _in_all(counters: Sequence[Counter[str]]) -> Counter[str]:
-    return reduce(and_, counters) if counters else Counter()
-
-
-def _difference(missing: Counter[str], added: Counter[str]) -> str:
-    parts = [("missing", missing), ("added", added)]
-    return "; ".join(f"{name} {' '.join(counter.elements())}" for name, counter in parts if counter)
+def _differences(compared: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
+    """Return what is missing or added, in this order, in comparison with each of the other lines."""
+    sides: list[Counter[str]] = [reduce(and_, map(Counter, side)) for side in zip(*compared, strict=True)]
+    named = zip(("missing", "added"), sides, strict=False)
+    return "; ".join(f"{name} {' '.join(counter.elements())}" for name, counter in named if counter)
 
 
 def _punctuation(line: _Line) -> str:
