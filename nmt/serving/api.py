@@ -19,7 +19,7 @@ from nmt.serving.request_queue import RequestQueue
 from nmt.text.glossary import Glossary
 from nmt.text.languages import english_name, nearest_code, primary_code, probabilities
 from nmt.text.words import linked_spans
-from nmt.translation.documents.document import COLUMN_FORMATS, ReadOptions
+from nmt.translation.documents.document import COLUMN_FORMATS, Content, ReadOptions
 from nmt.translation.documents.recognizing import ENDINGS, recognized_format
 from nmt.translation.documents.translating import html_document, read_document, translate_document
 from nmt.translation.options import TranslateOptions
@@ -145,7 +145,12 @@ class Service:
         queue = self.queues[direction]
         options = options_for(queue.translator, direction[1], 0, False)
         translate_batches = partial(queue.translate_batches, abandoned=abandoned)
-        document = read_document(data, name, ReadOptions(format_, languages=direction))
+        read_options = ReadOptions(format_, languages=direction)
+        if format_ == "text":
+            content = Content.decode(data, name, read_options)
+            (answer,) = _text_answers(translate_batches, [content.text], options)
+            return content.encode(answer["translatedText"]), [], direction[1], len(content.text)
+        document = read_document(data, name, read_options)
         count = sum(len(text.text) for text, _ in document.texts.entries)
         return *translate_document(translate_batches, document, options), direction[1], count
 

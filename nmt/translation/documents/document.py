@@ -4,8 +4,12 @@ A format is a function that finds the texts of a `Content` and gives each to `Te
 yields the spans of the file that are replaced, so that all else stays byte for byte. It is called twice: at first there
 are no translations, and `Texts` collects what there is to translate.
 
+>>> def read_notes(content, texts):
+...     for line in content.lines:
+...         made = texts.replaced(line.text, read_text(line.text), content.place(line.start))
+...         yield line.start, line.start + len(line.text), made
 >>> content = Content("notes", "Hello\n", ReadOptions("text"))
->>> Document("notes", lambda texts: content.replaced(read_text_lines, texts)).translated(lambda text: Line("Ciao"))
+>>> Document("notes", lambda texts: content.replaced(read_notes, texts)).translated(lambda text: Line("Ciao"))
 b'Ciao\n'
 """
 
@@ -13,7 +17,7 @@ import codecs
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -23,6 +27,7 @@ from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import ITEM, Item, Line, item_of, joined, read
 from nmt.text.languages import UNSPACED, UNSPACED_TEXT
 
+# `text` is lines of text, which are no document.
 Format = Literal[
     "text", "srt", "vtt", "json", "jsonl", "csv", "tsv", "po", "xliff", "html", "markdown", "properties", "android",
     "strings", "docx",
@@ -79,6 +84,16 @@ class ReadOptions:
             if given and self.format not in formats:
                 advice = "leave it out, or give another format, such as --format tsv"
                 raise ConfigError(f"{option}: the format {self.format} has no columns or keys for it; {advice}")
+
+    @property
+    def without_texts(self) -> str:
+        """Why a file has no text to translate, and what to do."""
+        if self.format in ("po", "xliff"):
+            return "all its texts have a translation already, which is kept"
+        if self.into:
+            place = f"{self.into} already, which is kept; empty it to translate again, or name another one with --into"
+            return f"all have a text in {place}"
+        return "it has no text"
 
 
 class FileLine(NamedTuple):
@@ -166,7 +181,11 @@ class Content:
 
     def line_number(self, position: int) -> int:
         """Return the number of the line, from 1, that a position is in."""
-        return max(1, bisect_right(self.lines, position, key=lambda line: line.start))
+        return bisect_right(self._line_ends, position) + 1
+
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        return [match.end() for match in _LINE_END.finditer(self.text)]
 
 
 class Texts:
@@ -201,9 +220,9 @@ class Texts:
 class Document:
     """The texts of a file, and the file with translations."""
 
-    def __init__(self, name: str, write: Callable[[Texts], bytes]) -> None:
+    def __init__(self, name: str, write: Callable[[Texts], bytes], without_texts: str = "it has no text") -> None:
         """Find the texts; `write` returns the file with the translations that the `Texts` return."""
-        self.name, self._write = name, write
+        self.name, self._write, self.without_texts = name, write, without_texts
         self.texts = Texts()
         write(self.texts)
 
@@ -230,12 +249,6 @@ def read_text(text: str) -> Line:
             pieces = _TABS.split(part)
             parts += [Line(ITEM, (Item(piece),)) if number % 2 else read(piece) for number, piece in enumerate(pieces)]
     return joined(parts)
-
-
-def read_text_lines(content: Content, texts: Texts) -> Iterator[Replacement]:
-    """Replace the lines of a text, each by itself."""
-    for text, start in content.lines:
-        yield start, start + len(text), texts.replaced(text, read_text(text), content.place(start))
 
 
 def read_coded(text: str, codes: re.Pattern[str], decode: Callable[[str], str] = str) -> Line:

@@ -111,13 +111,14 @@ def _is_chosen(string: _Value, options: ReadOptions) -> bool:
 def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:
     """Yield the translation of a string under the key of `--into` beside it, unless that has one already."""
     into = content.options.into or ""
-    key = into.rpartition(".")[2]
+    parent, _, key = into.rpartition(".")
     path = (*source.path[:-1], key)
-    beside = source._replace(path=path).place
+    above = source._replace(path=source.path[:-1]).place
     if isinstance(source.path[-1], int):
         problem = f"{source.place} is in a list, so that no key can be beside it; leave --into out to replace it"
         raise content.error(source.start, f"--into {into}: {problem}")
-    if beside != into:
+    if parent != above:
+        beside = f"{above}.{key}".removeprefix(".")
         problem = f"the translation must be beside {source.place}, such as --into {beside}"
         raise content.error(source.start, f"--into {into}: {problem}")
     new = source._replace(value=None, start=source.end)

@@ -12,17 +12,8 @@ from nmt.errors import ConfigError
 from nmt.system.console import counted
 from nmt.system.files import check_output, write_output
 from nmt.text.items import Line
-from nmt.text.readers.opening import first_bytes, limits_reported, open_content, split_member
-from nmt.translation.documents.document import (
-    Content,
-    Document,
-    Format,
-    Read,
-    ReadOptions,
-    lines_in,
-    read_text_lines,
-    with_lines,
-)
+from nmt.text.readers.opening import first_bytes, limits_reported, open_content, read_lines, split_member
+from nmt.translation.documents.document import Content, Document, Format, Read, ReadOptions, lines_in, with_lines
 from nmt.translation.documents.docx import write_docx
 from nmt.translation.documents.json_strings import read_json
 from nmt.translation.documents.key_values import read_key_values
@@ -51,13 +42,11 @@ _WEB_ENCODINGS = {
     "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs", "shift_jis": "cp932", "euc_kr": "cp949",
 }  # fmt: skip
 _READERS: dict[Format, Read] = {
-    "text": read_text_lines, "srt": read_subtitles, "vtt": read_subtitles, "json": read_json, "jsonl": read_json,
-    "csv": read_table, "tsv": read_table, "po": read_po, "xliff": read_xliff, "html": read_html,
-    "markdown": read_markdown, "properties": read_key_values, "android": read_android, "strings": read_key_values,
+    "srt": read_subtitles, "vtt": read_subtitles, "json": read_json, "jsonl": read_json, "csv": read_table,
+    "tsv": read_table, "po": read_po, "xliff": read_xliff, "html": read_html, "markdown": read_markdown,
+    "properties": read_key_values, "android": read_android, "strings": read_key_values,
 }  # fmt: skip
-_WITHOUT_TEXTS = (
-    "it has no text, or all have a translation already, which is kept; empty it to translate the text again"
-)
+
 
 # Yields lines in batches with their translations, as `Translator.translate_batches`.
 TranslateBatches = Callable[[Iterable[Line], TranslateOptions], Iterator[tuple[list[Line], list[Translation]]]]
@@ -80,7 +69,7 @@ def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
 
 def _document_of(content: Content) -> Document:
     read = _READERS[content.options.format]
-    return Document(content.name, partial(content.replaced, read))
+    return Document(content.name, partial(content.replaced, read), content.options.without_texts)
 
 
 def translate_document(
@@ -102,8 +91,8 @@ def translate_document(
     data = document.translated(lambda text: with_lines(text, lines))
     entries, kept, warnings = document.texts.entries, document.texts.kept, list[str]()
     if not any(map(str.isalpha, "".join(text.text for text, _ in entries))) and not kept:
-        reason = f"no text has a letter: {first_few([place for _, place in entries])}" if entries else _WITHOUT_TEXTS
-        warnings.append(f"{document.name}: nothing to translate: {reason}")
+        reason = f"no text has a letter: {first_few([place for _, place in entries])}"
+        warnings.append(f"{document.name}: nothing to translate: {reason if entries else document.without_texts}")
     for (noun, _, rest), places in ((what.partition(" "), places) for what, places in kept.items()):
         stay = "stays as it is" if len(places) == 1 else "stay as they are"
         warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
@@ -130,9 +119,15 @@ def translate_file(
         if is_chosen:
             raise ConfigError(f"{name}: a translated file has no place for it; leave it out, or translate its lines")
     with open_content(source) as stream:
-        format_, data = recognized_format(None, source, first_bytes(stream)), stream.read()
+        format_ = recognized_format(None, source, first_bytes(stream))
+        data = b"" if format_ == "text" else stream.read()
     names, target = tuple(map(str, columns)), None if into is None else str(into)
     read_options = ReadOptions(format_, names, target, excluded, (translator.languages.source, options.to))
+    if format_ == "text":
+        translations = list(translator.translate(read_lines(source), options))
+        places = [f"line {number}" for number, translation in enumerate(translations, start=1) if any(translation.diff)]
+        write_output(output, "".join(f"{translation.text}\n" for translation in translations))
+        return [differing_at("line", places)] if places else []
     document = read_document(data, str(source), read_options)
     made, warnings = translate_document(translator.translate_batches, document, options)
     write_output(output, made)

@@ -137,7 +137,7 @@ def test_file_without_texts_to_translate_is_explained(model: Path, tmp_path: Pat
     (tmp_path / "a.csv").write_text("en,it\na cat,UN GATTO\n")
     done = run_command("translate", "-m", model, "-i", tmp_path / "a.csv", "--column", "en", "--into", "it")
     assert done.stdout == "en,it\na cat,UN GATTO\n"
-    assert "a.csv: nothing to translate: it has no text, or all have a translation already, which is k" in done.stderr
+    assert "a.csv: nothing to translate: all have a text in it already, which is kept; empty it to tr" in done.stderr
     (tmp_path / "a.srt").write_text("")
     done = run_command("translate", "-m", model, "-i", tmp_path / "a.srt")
     assert (done.exit_code, done.stdout) == (0, "")
