@@ -111,14 +111,13 @@ def _is_chosen(string: _Value, options: ReadOptions) -> bool:
 def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:
     """Yield the translation of a string under the key of `--into` beside it, unless that has one already."""
     into = content.options.into or ""
-    parent, _, key = into.rpartition(".")
+    key = into.rpartition(".")[2]
     path = (*source.path[:-1], key)
-    above = source._replace(path=source.path[:-1]).place
+    beside = source._replace(path=path).place
     if isinstance(source.path[-1], int):
         problem = f"{source.place} is in a list, so that no key can be beside it; leave --into out to replace it"
         raise content.error(source.start, f"--into {into}: {problem}")
-    if parent != above:
-        beside = f"{above}.{key}".removeprefix(".")
+    if beside != into:
         problem = f"the translation must be beside {source.place}, such as --into {beside}"
         raise content.error(source.start, f"--into {into}: {problem}")
     new = source._replace(value=None, start=source.end)

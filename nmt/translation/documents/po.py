@@ -12,8 +12,10 @@ from nmt.text.items import Line
 from nmt.text.languages import primary_code
 from nmt.translation.documents.document import Content, Replacement, Texts, formed, read_coded
 
-_LINE = re.compile(
-    r'\s*(?:#.*|(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)(?![\w\[])\s*)?"((?:[^"\\]|\\.)*)"\s*)?'
+_STRING = r'"((?:[^"\\\r\n]|\\.)*)"'
+# White space, a comment, or a keyword with its strings.
+_TOKEN = re.compile(
+    rf"\s+|#[^\r\n]*|(?P<keyword>msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(?P<strings>{_STRING}(?:\s*{_STRING})*+)"
 )
 # Escapes that stay as they are: `\033[1m` with the code of a terminal that it begins.
 _CODES = re.compile(r"(?<!\\)((?:\\\\)*\\(?:[0-7]{1,3}|x[\dA-Fa-f]{1,2}|u[\dA-Fa-f]{4}|[^nr\"\\0-7xu])(?:\[[\d;]*m)?)")
@@ -23,16 +25,11 @@ _MOST_FORMS = 20  # Arabic has 6
 
 
 class _Field(NamedTuple):
-    """A string of a message in lines, and their span."""
+    """The string of a keyword, still with its escapes, and the span of both."""
 
-    lines: list[str]
+    string: str
     start: int
     end: int
-
-    @property
-    def string(self) -> str:
-        """The whole string."""
-        return "".join(self.lines)
 
 
 # Fields by keyword; the key `#,` has the line of flags before the message.
@@ -83,24 +80,21 @@ def _start(message: _Message) -> int:
 
 def _messages(content: Content) -> list[_Message]:
     """Return the messages of a file, except those in comments. Raises DataError for what is no PO file."""
-    messages, keyword, flags = [_Message()], "", _Message()
-    for line in content.lines:
-        match, end = _LINE.fullmatch(line.text), line.start + len(line.text.rstrip())
-        if match is None or (match[2] is not None and not match[1] and not keyword):
-            expected = 'msgid, msgstr, a string in " or a comment'
-            raise content.error(line.start, f"found {line.text[:60]!r}, expected {expected}")
-        if match[2] is None:
-            keyword = keyword if not line.text.strip() else ""
-            flags = {"#,": _Field([line.text], line.start, end)} if line.text.lstrip().startswith("#,") else flags
+    messages, flags, position = [_Message()], _Message(), 0
+    while position < len(content.text):
+        if (token := _TOKEN.match(content.text, position)) is None:
+            rest = content.text[position : position + 60].splitlines()[0]
+            raise content.error(position, f'found {rest!r}, expected msgid, msgstr, a string in " or a comment')
+        position, keyword = token.end(), token["keyword"]
+        if keyword is None:
+            if token[0].startswith("#,"):
+                flags = {"#,": _Field(token[0], token.start(), token.start() + len(token[0].rstrip()))}
             continue
-        if match[1] in ("msgctxt", "msgid") and any(keyword.startswith("msgstr") for keyword in messages[-1]):
+        if keyword in ("msgctxt", "msgid") and any(known.startswith("msgstr") for known in messages[-1]):
             messages.append({})
-        if match[1] in messages[-1]:
-            raise content.error(line.start, f"not a PO file: a second {match[1]} of a message")
-        keyword = match[1] or keyword
-        field = messages[-1].get(keyword, _Field([], line.start, end))
-        field.lines.append(match[2])
-        messages[-1] |= {keyword: field._replace(end=end)} | flags
+        if keyword in messages[-1]:
+            raise content.error(token.start(), f"not a PO file: a second {keyword} of a message")
+        messages[-1] |= {keyword: _Field("".join(re.findall(_STRING, token["strings"])), *token.span())} | flags
         flags = {}
     for message in messages if messages[0] else ():
         if "msgid" not in message or not any(keyword.startswith("msgstr") for keyword in message):
