@@ -21,7 +21,7 @@ from tests.builders import tiny_recipe
 from tests.kernels.replayed_graphs import record_on_cpu
 
 CPU = torch.device("cpu")
-SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=32, feed_forward=48, heads=2, positions="rotary")
+SHAPE = ModelSettings(encoder_layers=1, decoder_layers=1, dim=16, feed_forward=16, heads=1, positions="rotary")
 
 
 def test_a_layout_that_comes_again_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_recorded_updates_equal_those_that_are_not_recorded(monkeypatch: pytest.
         return kernels[-1]
 
     monkeypatch.setattr("nmt.training.update.kernels_for", kernels_for)
-    layouts = [(3, 4), (9,), (5, 5, 5), (2,)]
+    layouts = [(3, 4), (9,), (5, 5, 5)]
     batches: list[Groups] = [[(sentences(*lengths), sentences(*reversed(lengths)))] for lengths in layouts]
 
     def trained(records: bool) -> list[Tensor]:
@@ -86,7 +86,7 @@ def test_recorded_updates_equal_those_that_are_not_recorded(monkeypatch: pytest.
         return [torch.tensor(results), *updater.model.parameters()]
 
     recorded, plain = trained(True), trained(False)
-    assert [graph.replays for graph in graphs] == [3]
+    assert [graph.replays for graph in graphs] == [2]
     assert all(map(torch.equal, recorded, plain))
 
 
@@ -104,6 +104,8 @@ def test_replayed_searches_equal_those_of_plain_torch(
     """The second search, of other lengths, replays the recordings of the first one."""
     graphs, lengths = record_on_cpu(monkeypatch), MaxLength(factor=0, extra=3)
     options = options.model_copy(update={"max_length": lengths, "batch_tokens": 128 * options.width})
+    monkeypatch.setattr(CudaKernels, "encoder_multiple", 64)  # more take the interpreter long
+    monkeypatch.setattr(CudaKernels, "steps_per_fetch", 2)
     ours = CudaKernels(CPU)
     ours._on_gpu = True
 
