@@ -36,6 +36,13 @@ def test_longest_terms_of_whole_words_are_found(line: str, targets: list[str]) -
     assert targets_of(GLOSSARY, line) == targets
 
 
+def test_terms_in_text_without_spaces_begin_and_end_with_whole_characters() -> None:
+    """In Thai กา is a crow, and ก่า is another syllable."""
+    glossary = Glossary({"กา": "crow", "แมว": "cat"})
+    assert targets_of(glossary, "แมวกับกา กำก่า") == ["cat", "crow"]
+    assert missing_terms([Term("แมว", 0, 3), Term("กา", 0, 3)], "แมวกับก่า") == [Term("กา", 0, 3)]
+
+
 def test_exact_case_has_priority() -> None:
     glossary = Glossary({"may": "potere", "May": "maggio"})
     assert targets_of(glossary, "May we come in May? We may. MAY") == ["maggio", "maggio", "potere"]
