@@ -355,13 +355,12 @@ def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]
         if value.shape != tensor.shape:
             raise ValueError(f"{name}: found the shape {tuple(value.shape)}, expected {tuple(tensor.shape)}")
         tensor.copy_(value if axis is None else value.index_select(axis, our_order))
-    shared = weights.get("model.shared.weight")
+    is_shared = foreign.settings.get("share_encoder_decoder_embeddings", True)
     for name, tensor, side in embedding_tensors(model):
-        matrix, order = weights.get(name, shared), torch.tensor(rows[side == "target"])
-        if matrix is None:
-            raise KeyError(name)
+        order = torch.tensor(rows[side == "target"])
+        stored = "model.shared.weight" if name not in weights and is_shared and name != "lm_head.weight" else name
         tensor.zero_()
-        matrix = _of_vocabulary(name, matrix, foreign.ids[side == "target"])[:, our_order]
+        matrix = _of_vocabulary(stored, weights[stored], foreign.ids[side == "target"])[:, our_order]
         tensor[: len(order)] = matrix[order.clamp(0)] * (order >= 0).unsqueeze(1)
     for embedding in (model.source_embedding, model.target_embedding):
         if embedding.learned is not None and foreign.positions is not None:

@@ -322,6 +322,8 @@ def change(file: Path, key: str, value: object) -> None:
         (lambda d: change(d / "config.json", "model_type", "bart"), "model_type: found bart, expected marian"),
         (lambda d: change(d / "config.json", "encoder_layers", 3), "model.encoder.layers.2"),
         (lambda d: change(d / "config.json", "decoder_layers", 1), "26 weights that its settings do not name, such as"),
+        (lambda d: change(d / "config.json", "tie_word_embeddings", False), "it has no 'lm_head.weight'"),
+        (lambda d: change(d / "config.json", "share_encoder_decoder_embeddings", False), "no 'model.encoder.emb"),
         (lambda d: change(d / "config.json", "scale_embedding", None), "scale_embedding: found None, expected True"),
         (lambda d: change(d / "config.json", "num_beams", "abc"), "beam: .* valid integer, found 'abc'$"),
         (lambda d: change(d / "config.json", "activation_function", "gelu_new"), "activation: .* found 'gelu_new'$"),
