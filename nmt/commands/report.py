@@ -1,5 +1,6 @@
 """`nmt report`: one HTML page about a run, about several runs, or about files of translations."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def _attention_html(run: RunRecords, systems: Sequence[System]) -> Markup:
         drawings = sentence_drawings(run.path, sentence, text.languages.target, with_layers=False)
     except NMTError as error:
         return warning(f"No sentence is drawn: {error}.")
-    return render("attention.html", path=run.path, text=text, sentence=sentence, drawings=drawings)
+    return render("attention.html", path=shlex.quote(str(run.path)), text=text, sentence=sentence, drawings=drawings)
 
 
 def _page_of_files(request: ReportRequest, reference: Path) -> str:

@@ -161,6 +161,13 @@ _EXPECTED = {
 }
 
 
+def first_problem(error: ValidationError) -> str:
+    """Return the first problem as text: its key, what is expected, and what was found."""
+    first = error.errors(include_url=False)[0]
+    key, found = ".".join(map(str, first["loc"])), f"{first['input']!r:.60}"
+    return f"{key}: {first['msg']}, found {found}" if key else first["msg"]
+
+
 def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:
     """Return each problem as file:line, key, what was found, what was expected, in the order of the lines."""
     problems: dict[Location, list[str]] = {}

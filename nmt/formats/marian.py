@@ -22,20 +22,22 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings
+from nmt.config.loading import first_problem
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.formats.hugging_face import embedding_tensors, layer_tensors, sines_first
@@ -45,7 +47,7 @@ from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
 from nmt.system.files import parse_json
 from nmt.text.languages import is_language, primary_code
-from nmt.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
+from nmt.text.tokenizer import BOS, Tokenizers
 
 _ABSENT = -100.0  # the bias of a symbol that their output does not have: its probability is 0 in fp32
 _LONGEST_SOURCE = 512  # tokens; longer sentences are split
@@ -128,10 +130,11 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except NMTError:
         raise
-    except (KeyError, IndexError) as error:
+    except KeyError as error:
         raise ModelError(f"{path}: damaged, or not a Marian model: it has no {error}") from None
     except Exception as error:
-        raise ModelError(f"{path}: damaged, or not a Marian model: {error}") from None
+        problem = first_problem(error) if isinstance(error, ValidationError) else error
+        raise ModelError(f"{path}: damaged, or not a Marian model: {problem}") from None
 
 
 def _regular(file: Path) -> Path:
@@ -142,16 +145,21 @@ def _regular(file: Path) -> Path:
     return file
 
 
-def _read(file: Path) -> bytes:
-    return _regular(file).read_bytes()
+def _read(file: Path, parse: Callable[[bytes], Any] = bytes) -> Any:
+    """Return the content of a file. Raises ValueError with its name if it cannot be parsed."""
+    content = _regular(file).read_bytes()
+    try:
+        return parse(content)
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{file.name}: {error}") from None
 
 
 def _hugging_face(directory: Path) -> Foreign:
     """Read the files of Hugging Face."""
     settings: dict[str, Any] = {}
     for name in ("tokenizer_config.json", "generation_config.json", "config.json"):
-        if (directory / name).exists():
-            settings |= parse_json(_read(directory / name))
+        if (directory / name).exists() or name == "config.json":
+            settings |= _read(directory / name, parse_json)
     if any(directory.glob("*.index.json")):
         raise ValueError("its weights are in several files; save them in one: save_pretrained(…, max_shard_size='1TB')")
     if (directory / "model.safetensors").exists():
@@ -170,8 +178,8 @@ def _ids(file: Path) -> dict[str, int]:
     """Return the ids of pieces in a vocabulary of JSON or YAML, or in a SentencePiece model."""
     if file.suffix == ".spm":
         return {piece: number for number, (piece, _, _) in enumerate(pieces_of(_read(file)))}
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    content = parse_json(_read(file)) if file.suffix == ".json" else yaml.load(_read(file), Loader=loader)
+    loader = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    content = _read(file, parse_json if file.suffix == ".json" else loader)
     if not isinstance(content, dict) or not content:
         raise ValueError(f"{file.name}: expected pieces and their ids")
     if sorted(map(int, content.values())) != [*range(len(content))]:
@@ -203,7 +211,7 @@ _WHOLE = {
 def _native(directory: Path) -> Foreign:
     """Read the files of Marian: the weights and the options of the training in one npz, and two vocabularies."""
     settings_files = sorted(directory.glob("*decoder.yml"))  # decoder.yml of OPUS, model.npz.decoder.yml of Marian
-    decoder = yaml.safe_load(_read(settings_files[0])) if settings_files else {}
+    decoder = _read(settings_files[0], yaml.safe_load) if settings_files else {}
     models = decoder.get("models") or sorted(set(directory.glob("*.npz")) - set(directory.glob("*.optimizer.npz")))
     vocabularies = decoder.get("vocabs") or sorted(directory.glob("*vocab*"))
     if len(models) != 1 or not vocabularies:
@@ -267,7 +275,6 @@ def _settings(foreign: Foreign) -> ModelSettings:
     for key, value in {**expected, "normalize_before": False}.items():
         if settings.get(key, value) != value:
             raise ValueError(f"{key}: found {settings[key]}, expected {value}")
-    activations = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
     for key in ("attention_heads", "ffn_dim"):
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise ValueError(f"encoder_{key} and decoder_{key} differ")
@@ -280,7 +287,7 @@ def _settings(foreign: Foreign) -> ModelSettings:
         "dim": settings["d_model"],
         "feed_forward": settings["encoder_ffn_dim"],
         "heads": settings["encoder_attention_heads"],
-        "activation": activations[settings["activation_function"]],
+        "activation": "swish" if (name := settings["activation_function"]) == "silu" else name,
         "norm": "post" if settings["model_type"] == "marian" else "pre",
         "norm_epsilon": foreign.norm_epsilon,
         "tied_embeddings": "all" if is_tied and is_shared else "target" if is_tied else "none",
@@ -292,9 +299,13 @@ def _settings(foreign: Foreign) -> ModelSettings:
 
 
 def _rows(ids: Mapping[str, int], start: int | None) -> list[int]:
-    """Return the row of their matrices for each of our ids; -1 for padding and `<s>` where they have none."""
+    """Return the row of their matrices for each of our ids; -1 for padding and `<s>` where they have none.
+
+    A piece that the decoder starts with has two ids, of which `<s>` is never an output.
+    """
+    by_row = sorted(ids.items(), key=lambda item: item[1])
     first = [ids.get("<pad>", -1), ids["<unk>"], -1 if start is None else start, ids["</s>"]]
-    return [*first, *(row for row in range(len(ids)) if row not in first)]
+    return [*first, *(row for piece, row in by_row if row not in first or piece not in SPECIAL.values())]
 
 
 def _symbols(ids: Mapping[str, int], rows: list[int]) -> list[str]:
@@ -344,28 +355,33 @@ def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]
         if value.shape != tensor.shape:
             raise ValueError(f"{name}: found the shape {tuple(value.shape)}, expected {tuple(tensor.shape)}")
         tensor.copy_(value if axis is None else value.index_select(axis, our_order))
-    shared = weights.get("model.shared.weight")
+    is_shared = foreign.settings.get("share_encoder_decoder_embeddings", True)
     for name, tensor, side in embedding_tensors(model):
-        matrix, order = weights.get(name, shared), torch.tensor(rows[side == "target"])
-        if matrix is None:
-            raise KeyError(name)
+        order = torch.tensor(rows[side == "target"])
+        stored = "model.shared.weight" if name not in weights and is_shared and name != "lm_head.weight" else name
         tensor.zero_()
-        tensor[: len(order)] = matrix[order.clamp(0)].float()[:, our_order] * (order >= 0).unsqueeze(1)
+        matrix = _of_vocabulary(stored, weights[stored], foreign.ids[side == "target"])[:, our_order]
+        tensor[: len(order)] = matrix[order.clamp(0)] * (order >= 0).unsqueeze(1)
     for embedding in (model.source_embedding, model.target_embedding):
         if embedding.learned is not None and foreign.positions is not None:
             embedding.learned.weight.copy_(foreign.positions[:, our_order])
     if model.output_bias is not None:
-        bias = weights.get("final_logits_bias", torch.zeros(len(rows[1]))).flatten().float()
+        bias = weights.get(name := "final_logits_bias", torch.zeros(len(foreign.ids[1]))).flatten()
         model.output_bias.zero_()
-        model.output_bias[: len(rows[1])] = bias[torch.tensor(rows[1]).clamp(0)]
+        model.output_bias[: len(rows[1])] = _of_vocabulary(name, bias, foreign.ids[1])[torch.tensor(rows[1]).clamp(0)]
         model.output_bias[_surplus(rows[1])] = _ABSENT
     names = {name for name, *_ in (*layer_tensors(model), *embedding_tensors(model))}
     if others := sorted(name for name in weights.keys() - names if not _REDUNDANT.fullmatch(name)):
         raise ValueError(f"it has {len(others)} weights that its settings do not name, such as {others[0]}")
 
 
+def _of_vocabulary(name: str, weights: Tensor, ids: Mapping[str, int]) -> Tensor:
+    """Return weights with a row for each piece. Raises ValueError for another number of rows."""
+    if len(weights) != len(ids):
+        raise ValueError(f"{name}: found {len(weights):,} rows, but the vocabulary has {len(ids):,} pieces")
+    return weights.float()
+
+
 def _surplus(rows: list[int]) -> list[int]:
     """Return the special symbols without a row of their own; `<s>`, which is no output, may share that of another."""
-    return [
-        i for i in range(len(SPECIAL)) if rows[i] < 0 or (i == BOS and rows[i] in (rows[PAD], rows[UNK], rows[EOS]))
-    ]
+    return [i for i in SPECIAL if rows[i] < 0 or (i == BOS and rows.count(rows[i]) > 1)]

@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from nmt.config import DecodeSettings, Languages, MaxLength, ModelSettings
+from nmt.config.loading import first_problem
 from nmt.config.section import PositiveInt, Section
 from nmt.errors import ModelError
 from nmt.kernels.constant_products import Floats
@@ -118,9 +119,7 @@ def description_of(directory: Path, configuration: object = None) -> Description
     try:
         return Description.model_validate(configuration or read_json(file, "copy the model again"))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise ModelError(f"{file}: {key}: {first['msg']}; was it written by a newer nmt?") from None
+        raise ModelError(f"{file}: {first_problem(error)}; was it written by a newer nmt?") from None
 
 
 def largest_limits(limits: Sequence[tuple[MaxLength | None, int]]) -> tuple[MaxLength | None, int]:

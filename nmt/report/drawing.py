@@ -94,6 +94,15 @@ def in_legend(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
+LEGEND_LINE = 0.17  # inches
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """Draw a legend of all names of the axes, one a line of `LEGEND_LINE`, at the bottom of the figure."""
+    names = axes.get_legend_handles_labels()
+    figure.legend(*names, loc="lower left", fontsize=8, frameon=False, labelspacing=0.2, borderpad=0)
+
+
 def new_chart(
     height: float = 2.4, width: float = HALF, margins: tuple[float, float, float, float] = MARGINS, rows: int = 1
 ) -> tuple[Figure, list[Axes]]:

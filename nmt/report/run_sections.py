@@ -14,11 +14,13 @@ from nmt.config.model_sections import Schedule
 from nmt.config.section import Difference, differences
 from nmt.report.drawing import (
     COLOURS,
+    LEGEND_LINE,
     QUARTER,
     THIRD,
     Drawing,
     in_legend,
     label_ends,
+    legend_below,
     new_chart,
     set_logarithmic,
 )
@@ -120,7 +122,7 @@ def comparison_drawings(runs: Sequence[RunRecords]) -> list[Drawing]:
     """Return BLEU and loss of the validation text of several runs over their steps, their target tokens and minutes."""
     drawings, names = [], run_names(runs)
     for cost, (name, label, factor, caption) in _COSTS.items():
-        legend = _LEGEND_LINE * len(runs)
+        legend = LEGEND_LINE * len(runs)
         figure, panels = new_chart(3.8 + legend, THIRD, (0.5, 0.1, 0.42 + legend, 0.3), rows=2)
         for axes, key, name_of_score in zip(panels, ("bleu", "loss"), ("BLEU", "Loss"), strict=True):
             axes.set_title(f"{name_of_score} of the validation text")
@@ -132,8 +134,7 @@ def comparison_drawings(runs: Sequence[RunRecords]) -> list[Drawing]:
         panels[1].set(xlabel=label, xlim=(0, None))
         if any(run.validations for run in runs):
             set_logarithmic(panels[1], "y")
-        handles_and_names = panels[0].get_legend_handles_labels()
-        figure.legend(*handles_and_names, loc="lower left", fontsize=8, frameon=False, labelspacing=0.2, borderpad=0)
+        legend_below(figure, panels[0])
         drawings.append(Drawing(f"runs-by-{name}", f"By {name}", caption, figure, subject=" and ".join(names)))
     return drawings
 
@@ -169,7 +170,6 @@ def remarks(run: RunRecords) -> Iterator[str]:
 # A run that has seen this many times the pairs of another one has seen more text.
 _MORE = 1.05
 _LINE_STYLES = ("-", "--", ":")
-_LEGEND_LINE = 0.17  # inches
 
 
 def run_lead(run: RunRecords) -> Markup:

@@ -149,7 +149,7 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
-        raise ConfigError(f"{text!r}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}")
+        raise ConfigError(f"{text!r:.60}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}")
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # an exact search, so that the tree also shows hypotheses that a fast search drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})

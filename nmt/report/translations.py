@@ -13,7 +13,7 @@ from nmt.config import LanguagePair
 from nmt.errors import DataError, NMTError
 from nmt.evaluation.findings import KINDS, diagnose
 from nmt.evaluation.metrics import RESAMPLES, Score, compare, length_buckets, length_unit, measure
-from nmt.report.drawing import COLOURS, Drawing, in_legend, new_chart
+from nmt.report.drawing import COLOURS, LEGEND_LINE, Drawing, in_legend, legend_below, new_chart
 from nmt.report.page import render
 from nmt.report.run_records import RunRecords
 from nmt.system.console import counted
@@ -129,14 +129,16 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
     buckets, unit, count = length_buckets(lines), length_unit(lines), len(systems)
     if len(buckets) == 1:
         return []
-    (figure, (axes,)), weakest = new_chart(2.6, margins=(0.5, 0.1, 0.62, 0.12)), []
+    legend = LEGEND_LINE * count if count > 1 else 0
+    (figure, (axes,)), weakest = new_chart(2.6 + legend, margins=(0.5, 0.1, 0.62 + legend, 0.12)), []
     for number, system in enumerate(systems):
         parts = [replace(system.chrf, statistics=[system.chrf.statistics[i] for i in part.lines]) for part in buckets]
         scores = [part.score(RESAMPLES) for part in parts]
         x_positions = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count
         margins = [score.confidence.margin if score.confidence else 0 for score in scores]
-        values, colour = [score.value for score in scores], COLOURS[number % len(COLOURS)]
-        axes.errorbar(x_positions, values, margins, fmt="o", capsize=3, label=in_legend(system.name), color=colour)
+        values, (cycles, colour) = [score.value for score in scores], divmod(number, len(COLOURS))
+        style: Any = {"fmt": "os^"[cycles % 3], "capsize": 3, "color": COLOURS[colour]}
+        axes.errorbar(x_positions, values, margins, label=in_legend(system.name), **style)
         lowest = int(np.argmin(values))
         named = f", {system.name}" if count > 1 else ""
         weakest.append(f"{buckets[lowest].name} {unit} ({scores[lowest].text}{named})")
@@ -144,7 +146,7 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
     axes.set(xlabel=f"{unit} of the {side} (lines)", xlim=(-0.6, len(buckets) - 0.4))
     axes.set_ylim(top=min(100.2, axes.get_ylim()[1]))
     if count > 1:
-        axes.legend()
+        legend_below(figure, axes)
     caption = f"With 95 % intervals. It is lowest for {', '.join(weakest)}."
     return [Drawing("length", "chrF by length", caption, figure)]
 

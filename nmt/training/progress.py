@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import TrainSettings
+from nmt.config.loading import first_problem
 from nmt.errors import ConfigError, DamagedError
 from nmt.system.console import counted
 from nmt.system.files import Marker, read_digested
@@ -132,9 +133,7 @@ def read_progress(directory: Path) -> Progress:
     try:
         return _PROGRESS.validate_python(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise DamagedError(f"{file}: damaged: {key}: {first['msg']}; use another checkpoint") from None
+        raise DamagedError(f"{file}: damaged: {first_problem(error)}; use another checkpoint") from None
 
 
 _PROGRESS = TypeAdapter(Progress)

@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,9 @@ def test_runs_are_compared_and_texts_that_are_missing_are_named(uninterrupted: P
     assert re.findall('<section id="(.*?)"', text) == ["runs", "curves", "comparison"]
     assert re.findall("<td>seed</td>(.*?)</tr>", text) == ["".join(f'<td class="number">{seed}</td>' for seed in "117")]
     assert "All are equally good." in text
+    copy = shutil.copytree(other, tmp_path / "my copy", symlinks=True)
+    assert run_command("report", copy, "-o", page).exit_code == 0
+    assert f"nmt figures DIR --model {shlex.quote(str(copy))} --text" in unescape(page.read_text(encoding="utf-8"))
     (other / "valid.txt").unlink()
     shutil.rmtree(other / "checkpoints")
     result = run_command("report", other, "-o", page)
@@ -73,6 +78,7 @@ def test_files_of_any_systems_are_compared_without_torch(tmp_path: Path, reposit
     assert '<section id="comparison"' in html
     assert '<section id="quality"' in html
     assert f"{first} and {second}" in html
+    assert f"<summary>Against ref.txt: {second}</summary>" in html
 
 
 def test_options_and_files_that_do_not_belong_together_are_refused(uninterrupted: Path, tmp_path: Path) -> None:

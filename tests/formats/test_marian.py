@@ -32,6 +32,7 @@ SHAPES: list[dict[str, Any]] = [
     {"activation_function": "swish"},
     {"activation_function": "relu", "encoder_layers": 1, "decoder_layers": 2, "d_model": 24},
     {"activation_function": "relu", "decoder_start_token_id": 0},  # `</s>`
+    {"activation_function": "relu", "decoder_start_token_id": 5},  # a piece
     {"activation_function": "gelu", "two": True},
     {"activation_function": "relu", "two": True, "tie_word_embeddings": False},
 ]
@@ -290,6 +291,17 @@ def test_weights_of_marian_without_a_place_in_our_model_are_refused(tmp_path: Pa
         import_model(tmp_path, tmp_path / "ours", "en-it", QUIET)
 
 
+@pytest.mark.parametrize("vocabulary", [10, 2000])
+def test_weights_with_other_rows_than_pieces_are_refused(vocabulary: int, tmp_path: Path) -> None:
+    ids = write_vocabulary(tmp_path, [])
+    padding = {"pad_token_id": 1, "decoder_start_token_id": 1}
+    random_marian(tmp_path, ids, activation_function="relu", **padding, vocab_size=vocabulary)
+    with pytest.raises(
+        ModelError, match=f"shared.weight: found {vocabulary:,} rows, but the vocabulary has {len(ids[0])}"
+    ):
+        import_model(tmp_path, tmp_path / "ours", None, QUIET)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("marian")
@@ -310,14 +322,18 @@ def change(file: Path, key: str, value: object) -> None:
         (lambda d: change(d / "config.json", "model_type", "bart"), "model_type: found bart, expected marian"),
         (lambda d: change(d / "config.json", "encoder_layers", 3), "model.encoder.layers.2"),
         (lambda d: change(d / "config.json", "decoder_layers", 1), "26 weights that its settings do not name, such as"),
+        (lambda d: change(d / "config.json", "tie_word_embeddings", False), "it has no 'lm_head.weight'"),
+        (lambda d: change(d / "config.json", "share_encoder_decoder_embeddings", False), "no 'model.encoder.emb"),
         (lambda d: change(d / "config.json", "scale_embedding", None), "scale_embedding: found None, expected True"),
-        (lambda d: change(d / "config.json", "num_beams", "abc"), "not a Marian model"),
+        (lambda d: change(d / "config.json", "num_beams", "abc"), "beam: .* valid integer, found 'abc'$"),
+        (lambda d: change(d / "config.json", "activation_function", "gelu_new"), "activation: .* found 'gelu_new'$"),
         (lambda d: change(d / "tokenizer_config.json", "source_lang", 5), "not a Marian model"),
         (lambda d: (d / "model.safetensors.index.json").touch(), "its weights are in several files"),
         (lambda d: change(d / "config.json", "encoder_layers", "2"), "encoder_layers"),
         (lambda d: change(d / "config.json", "normalize_before", True), "normalize_before: found True"),
-        (lambda d: change(d / "config.json", "decoder_start_token_id", 10**6), "not a Marian model"),
-        (lambda d: (d / "config.json").write_text("[" * 10_000), "nested"),
+        (lambda d: change(d / "config.json", "decoder_start_token_id", 10**6), "model: index 1000000 is out of bounds"),
+        (lambda d: (d / "config.json").write_text("[" * 10_000), "config.json: its brackets are nested"),
+        (lambda d: (d / "config.json").unlink(), "config.json"),
         (lambda d: (d / "model.bin").touch(), "a model of CTranslate2, .* import the model that it was exported from"),
         (lambda d: (d / "model.safetensors").rename(d / "pytorch_model.bin"), "not a Marian model"),
         (lambda d: ((d / "source.spm").unlink(), (d / "source.spm").symlink_to("/dev/zero")), "regular file"),

@@ -129,7 +129,7 @@ def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "found"), [(" ", "0 tokens"), ("the cat " * 60, r"\d+ tokens")])
 def test_empty_and_long_sentences_are_refused(tmp_path: Path, text: str, found: str) -> None:
     save_model(tmp_path / "model", tiny_loaded_model())
-    with pytest.raises(ConfigError, match=f"found {found}; figures are drawn of sentences of 1 to 60"):
+    with pytest.raises(ConfigError, match=f"^.{{,60}}: found {found}; figures are drawn of sentences of 1 to 60"):
         sentence_drawings(tmp_path / "model", text)
 
 

@@ -82,6 +82,16 @@ def test_scores_by_length_are_those_of_the_lines_of_this_length() -> None:
     assert length_drawings([system("A", lines[:1], reference[:1])]) == [], "one length"
 
 
+def test_systems_differ_in_colour_or_marker_and_are_named_below_the_scores() -> None:
+    lines = ["il gatto dorme sul tappeto", "il gatto numero uno dorme sul tappeto rosso"]
+    (drawing,) = length_drawings([system(name, lines, lines) for name in "abcdefghi"])
+    (axes,), (legend,) = drawing.figure.axes, drawing.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list("abcdefghi")
+    assert len({(container[0].get_color(), container[0].get_marker()) for container in axes.containers}) == 9
+    drawing.figure.canvas.draw()
+    assert legend.get_window_extent().y1 < axes.get_tightbbox().y0
+
+
 def test_samples_are_six_lines_without_repetition_the_worst_last() -> None:
     reference = [f"il gatto {word} dorme" for word in "abcdefghij"]
     lines = [line.replace("gatto", "cane") if number in (2, 5, 7, 9) else line for number, line in enumerate(reference)]
