@@ -102,7 +102,8 @@ def _check_term(place: str, source: str, target: str) -> None:
 
     Very long terms are probably mistakes, and a search for them takes time.
     """
-    if not isinstance(target, str) or not _WORD.search(normalize(source)) or not normalize(target):
+    are_texts = isinstance(source, str) and isinstance(target, str)
+    if not are_texts or not _WORD.search(normalize(source)) or not normalize(target):
         raise DataError(f"{place}: {source!r}: {target!r}: expected a term and its translation, not empty")
     for term in (source, target):
         if len(term) > _LONGEST:

@@ -112,7 +112,7 @@ def test_long_terms_are_refused() -> None:
             Glossary(terms)
 
 
-@pytest.mark.parametrize("terms", [{"watch": ""}, {"": "x"}, {" ": "x"}, {"watch": 5}])
+@pytest.mark.parametrize("terms", [{"watch": ""}, {"": "x"}, {" ": "x"}, {"watch": 5}, {5: "x"}])
 def test_terms_of_a_mapping_are_not_empty(terms: dict[str, str]) -> None:
     with pytest.raises(DataError, match=r"glossary: .*: expected a term and its translation, not empty"):
         Glossary(terms)

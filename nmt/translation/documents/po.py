@@ -89,6 +89,8 @@ def _messages(content: Content) -> list[_Message]:
         if keyword is None:
             if token[0].startswith("#,"):
                 flags = {"#,": _Field(token[0], token.start(), token.start() + len(token[0].rstrip()))}
+            elif token[0].startswith("#~"):
+                flags = {}  # they are those of an obsolete message
             continue
         if keyword in ("msgctxt", "msgid") and any(known.startswith("msgstr") for known in messages[-1]):
             messages.append({})

@@ -22,16 +22,18 @@ _OFFICE = "PDF, RTF or Office"
 _WORD = re.compile(rb"PK\x03\x04(?s:.*?)word/document\.xml")  # in the names of members
 # Other binary formats are found by bytes that are not UTF-8.
 _BINARY = re.compile(rb"%PDF-|\{\\rtf|PK\x03\x04")
+# What may precede the first element of XML; possessive, since a comment has no other end than its first `-->`.
+_PROLOG = r"(?:(?:<!--(?s:.*?)-->|<!DOCTYPE[^[>]*(?:\[[^]]*\])?\s*>|<[?!][^>]*>)\s*)*+"
 # Formats by the beginning of their content, tried in this order.
 _CONTENT: dict[str, re.Pattern[str]] = {
     "vtt": re.compile(r"WEBVTT\b"),
     "srt": re.compile(r"(?:\d+\s+)?\d+:\d{1,2}:\d{1,2}[,.\d]*[ \t]*-->[ \t]*\d+:"),
-    "po": re.compile(r"(?:#.*\s+)*(?:msgctxt\s+\"(?s:.*?)\"\s+)?msgid\s+\""),
+    "po": re.compile(r"(?:#[^\r\n]*+\s+)*+(?:msgctxt\s+\"(?s:.*?)\"\s+)?msgid\s+\""),
     "jsonl": re.compile(rf"\{{\s*{_STRING}[ \t]*:.*\}}[ \t]*\r?\n\{{[ \t]*{_STRING}[ \t]*:"),
     "json": re.compile(rf"\{{\s*{_STRING}\s*:|\[\s*(?:\{{\s*\"|{_STRING}\s*[,\]])"),
-    "xliff": re.compile(r"(?:<[?!][^>]*>\s*)*<(?:\w+:)?xliff\b"),
-    "android": re.compile(r"(?:(?:<!--(?s:.*?)-->|<!DOCTYPE[^[>]*(?:\[[^]]*\])?\s*>|<[?!][^>]*>)\s*)*<resources\b"),
-    "html": re.compile(r"(?:<\?xml[^>]*>\s*|<!--(?s:.*?)-->\s*)*(?:<!doctype html\b|<html\b|<head\b|<body\b)", re.I),
+    "xliff": re.compile(rf"{_PROLOG}<(?:\w+:)?xliff\b"),
+    "android": re.compile(rf"{_PROLOG}<resources\b"),
+    "html": re.compile(r"(?:<\?xml[^>]*>\s*|<!--(?s:.*?)-->\s*)*+(?:<!doctype html\b|<html\b|<head\b|<body\b)", re.I),
     "XML": re.compile(r"<\?xml\b|<!doctype\b|<[A-Za-z][^<>]*>\s*\n\s*<", re.IGNORECASE),
 }
 _ADVICE = (

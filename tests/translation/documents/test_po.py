@@ -46,8 +46,12 @@ msgctxt ""
 msgid "two\\nlines"
 msgstr ""
 
+#, fuzzy
 #~ msgid "gone"
 #~ msgstr "andato"
+
+msgid "last"
+msgstr ""
 """
 
 
@@ -132,7 +136,7 @@ def test_gettext_accepts_the_output(tmp_path: Path) -> None:
         ["msgfmt", "-c", "--statistics", "-o", "/dev/null", file], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "5 fuzzy translations" in done.stderr
+    assert "6 fuzzy translations" in done.stderr
 
 
 @pytest.mark.parametrize("escape", [r"\033[1m", r"\a", r"\x1b", r"\e", r"\303\250", r"\'", r"\u00ae", r"\0"])
