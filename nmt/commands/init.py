@@ -54,8 +54,10 @@ def init(request: InitRequest, console: Console) -> None:
         direction = shown_direction(known, [with_text_columns(corpus, languages) for corpus in corpora["train"]])
         languages, warnings = direction.languages, list[str]()
         model = None if request.initial is None else initial_description(request.initial, languages)
+        given = [with_text_columns(corpus, languages) for corpus in chain.from_iterable(corpora.values())]
         for texts in corpora.values():
             texts[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
+        as_given = [corpus for corpus in given if corpus in chain.from_iterable(corpora.values())]
         requested = (request.valid_size or 0) + (request.test_size or 0)
         sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
         profile.without_repetitions(sample, distinct(sample))
@@ -66,6 +68,9 @@ def init(request: InitRequest, console: Console) -> None:
         for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
             name, sample = " and ".join(map(str, corpus.files.values())), sample_of(corpus, languages)
             unusual += findings(name, languages, sample, filters)
+    for corpus in as_given if len(as_given) < len(given) else ():  # may be too short to be judged
+        name = " and ".join(map(str, corpus.files.values()))
+        console.warn(f"{name}: its sides are not exchanged, those of another text are; check this one in the recipe")
     for remark in dict.fromkeys((*warnings, *map(str, unusual))):
         console.warn(remark)
     is_mixed = any(remark.rule == "language" for remark in unusual)

@@ -279,6 +279,17 @@ def test_stated_languages_exchange_the_sides_of_a_text(folder: Path, names: list
     check_languages(recipe)
 
 
+def test_text_whose_sides_are_not_exchanged_with_those_of_others_is_a_warning(folder: Path) -> None:
+    """It may be too short for its language to be certain."""
+    pairs = [(ENGLISH.format(n), ITALIAN.format(n)) for n in range(400)]
+    write_tsv(folder / "all.tsv", pairs)
+    write_tsv(folder / "few.tsv", pairs[:40])
+    arguments = ("all.tsv", "--valid", "few.tsv", "-o")
+    assert "not exchanged" not in init(*arguments, "a.yaml", "--languages", "en-it")
+    messages = init(*arguments, "b.yaml", "--languages", "it-en")
+    assert "warning: few.tsv: its sides are not exchanged, those of another text are" in messages
+
+
 def test_stated_languages_do_not_exchange_sides_that_a_file_names(folder: Path) -> None:
     write_lines(folder / "a.csv", "it,en", *(f'"{ENGLISH.format(n)}","{ITALIAN.format(n)}"' for n in range(400)))
     assert "warning: the text is not in its languages" in init("a.csv", "--languages", "it-en")

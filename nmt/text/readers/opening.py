@@ -123,12 +123,17 @@ def open_content(path: Path, read_once: bool = False) -> Iterator[io.BufferedRea
                     yield file
                     return
                 with _open_member(archive, members, member) as content:
-                    yield io.BufferedReader(content)  # type: ignore[arg-type]
+                    yield _decompressed(io.BufferedReader(content))
         elif member is not None:
             raise DataError(f"{archive}: expected a zip archive with the member {member}, found another kind of file")
         else:
-            opener = next((opener for signature, opener in _OPENERS.items() if start.startswith(signature)), None)
-            yield file if opener is None else io.BufferedReader(opener(file))
+            yield _decompressed(file)
+
+
+def _decompressed(file: Any) -> io.BufferedReader:
+    start = b"" if file.isatty() else file.peek(6)
+    opener = next((opener for signature, opener in _OPENERS.items() if start.startswith(signature)), None)
+    return file if opener is None else io.BufferedReader(opener(file))
 
 
 def open_file(path: Path, read_once: bool = False) -> io.BufferedReader:

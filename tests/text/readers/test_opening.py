@@ -7,6 +7,7 @@ import lzma
 import os
 import sys
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,6 +165,13 @@ def test_only_text_of_an_archive_needs_no_name(tmp_path: Path) -> None:
     assert list(read_lines(tmp_path / "without_suffix")) == ["a\tb"] * 9
     (tmp_path / "folder.zip").mkdir()
     assert split_member(tmp_path / "folder.zip" / "a.en") == (tmp_path / "folder.zip" / "a.en", None)
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_member_of_an_archive_may_be_compressed(tmp_path: Path, kind: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(f"a.tsv.{kind}", COMPRESS[kind](LINES))
+    assert list(read_lines(tmp_path / "a.zip")) == LINES.decode().splitlines()
 
 
 def test_archives_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
