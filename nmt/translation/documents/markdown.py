@@ -18,9 +18,11 @@ from nmt.translation.documents.document import Content, Replacement, Texts, code
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
 # Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
 _DESTINATION = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^][]*\])?"
-# As GitHub and Jupyter write mathematics; no sums of money: `$5 and $6`.
+# As GitHub and Jupyter write mathematics; no sums of money: `$5 and $6`. An opening that is not closed before the next
+# one, or soon, is text: else thousands of them take quadratic time.
 _MATHEMATICS = (
-    r"\$\$(?s:.+?)\$\$|\\\[(?s:.+?)\\\]|\\\((?s:.+?)\\\)|\\begin\{[^{}]*\}(?s:.+?)\\end\{[^{}]*\}"
+    r"\$\$(?s:.+?)\$\$|\\\[(?:(?!\\\[)(?s:.))+?\\\]|\\\((?:(?!\\\()(?s:.))+?\\\)"
+    r"|\\begin\{[^{}]*\}(?s:.{1,3000}?)\\end\{[^{}]*\}"
     r"|(?<![\w$\\])\$(?![\s$])(?:[^$\\\n]|\\.)+(?<!\s)\$(?![\w$])"
 )
 _CODE = re.compile(

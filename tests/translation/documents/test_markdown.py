@@ -99,3 +99,10 @@ def test_mathematics_stays(code: str) -> None:
     text = f"Let {code} be\n\n{code}\n"
     assert translated(read("markdown", text)).decode() == f"LET {code} BE\n\n{code}\n"
     assert texts(read("markdown", "It is $5 and $6 here.")) == ["It is $5 and $6 here."]
+
+
+def test_mathematics_that_is_not_closed_takes_linear_time() -> None:
+    for part in ("\\(a ", "\\[a ", "\\begin{a} "):
+        assert translated(read("markdown", part * 20_000), str).decode() == part * 20_000
+    (paragraph, _), *_ = read("markdown", r"Let \(a \[b\] and \(c\) be.").texts.entries
+    assert [item.text for item in paragraph.items] == ["\\(", r"\[b\]", r"\(c\)"]
