@@ -162,10 +162,10 @@ _EXPECTED = {
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first problem as text: its key, what is expected, and what was found."""
+    """Return the first problem as text: its key, what was found, and what is expected."""
     first = error.errors(include_url=False)[0]
     key, found = ".".join(map(str, first["loc"])), f"{first['input']!r:.60}"
-    return f"{key}: {first['msg']}, found {found}" if key else first["msg"]
+    return f"{key}: found {found}; {first['msg']}" if key else first["msg"]
 
 
 def explained(error: ValidationError, document: Document, recipe: type[BaseModel]) -> list[str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 from pydantic import ValidationError
 
 from nmt.config import RuntimeSettings, override_decode
+from nmt.config.loading import first_problem
 from nmt.config.section import SettingError
 from nmt.decoding.alignment import align
 from nmt.decoding.native_engine import Engine, NativeEngine
@@ -103,8 +104,7 @@ class Translator:
         try:
             runtime = RuntimeSettings.model_validate({"device": device, "precision": precision, "threads": threads})
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise ConfigError(f"{first['loc'][0]}: found {first['input']!r}; {first['msg']}") from None
+            raise ConfigError(first_problem(error)) from None
         if isinstance(others, str | Path) or process_count < 1:
             found = f"{others!r:.60} and {process_count!r:.60}"
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
