@@ -20,6 +20,11 @@ def _is_code(name: str) -> str:
     return name
 
 
+def _spelling(code: str) -> str:
+    """Return a code in the spelling by which codes are compared."""
+    return code.casefold().replace("_", "-")
+
+
 Language = Annotated[str, AfterValidator(_is_code)]
 
 
@@ -47,7 +52,8 @@ class Languages(Section):
     def _targets_differ(self) -> Self:
         if not self.target:
             raise SettingError("target", "found nothing, expected a language, or a list of languages")
-        if twice := next((code for number, code in enumerate(self.target) if code in self.target[:number]), None):
+        spellings = [*map(_spelling, self.target)]
+        if twice := next((code for code in self.target if spellings.count(_spelling(code)) > 1), None):
             raise SettingError("target", f"{twice} is in the list twice")
         return self
 
@@ -57,14 +63,13 @@ class Languages(Section):
         return f"{self.source} → {', '.join(self.target)}"
 
     def chosen_target(self, code: str | None, key: str) -> str:
-        """Return the target language that `code` names; the only one for None.
+        """Return the target language that `code` names, as in `pt_BR` for `pt-br`; the only one for None.
 
         Raises SettingError about `key`, an option or a setting, for another language, and for None with several.
         """
-        if code in self.target:
-            return code
-        if code is None and len(self.target) == 1:
-            return self.target[0]
+        matching = [target for target in self.target if code is None or _spelling(code) == _spelling(target)]
+        if len(matching) == 1:
+            return matching[0]
         given = "is not set" if code is None else f"found {code}"
         raise SettingError(key, f"{given}, expected {' or '.join(self.target)}, the target language")
 

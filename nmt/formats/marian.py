@@ -348,8 +348,13 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
 
 @torch.no_grad()
 def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
-    """Copy all weights into a model; missing rows are 0. Raises ValueError for weights of other names or shapes."""
+    """Copy all weights into a model; missing rows are 0.
+
+    Raises ValueError for weights of other names or shapes, and for numbers that are not finite.
+    """
     weights, our_order = foreign.weights, torch.argsort(sines_first(model.settings.dim))
+    if damaged := next((name for name, weight in weights.items() if not weight.isfinite().all()), None):
+        raise ValueError(f"{damaged}: some of its numbers are not finite")
     for name, tensor, axis in layer_tensors(model):
         value = weights[name].float()
         if value.shape != tensor.shape:

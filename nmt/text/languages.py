@@ -62,48 +62,53 @@ WORD_LETTER = rf"(?:[^\W{UNSPACED}{FURTHER_UNSPACED}]|[{MARKS}])"
 _SCRIPTS = {
     "Latin": (
         "A-Za-zªºÀ-ÖØ-öø-ʯᴀ-ᴥᵢ-ᵥᵫ-ᶚḀ-ỿↃↄⱠ-ⱿꜢ-ꟿꬰ-ꭤꭦ-ꭨﬀ-ﬆＡ-Ｚａ-ｚ",
-        "af:afrikaans br ca:catalan co cs:ces:czech cy:welsh da:dan:danish de:deu:german en:eng:english "
-        "eo:esperanto es:spa:spanish et:estonian eu:basque fi:fin:finnish fo fr:fra:french fy ga:irish gd "
-        "gl:galician hr:croatian ht hu:hun:hungarian id:ind:in:indonesian is:icelandic it:ita:italian la:latin lb "
-        "lt:lithuanian lv:latvian mi:maori ms:malay mt:maltese nl:nld:dutch nn no:nor:nob:nb:norwegian oc "
-        "pl:pol:polish pt:por:portuguese rm ro:ron:romanian sc sk:slovak sl:slovenian so:somali sq:albanian st "
-        "sv:swe:swedish sw:swahili tl:tagalog tr:tur:turkish vi:vie:vietnamese xh:xhosa yo:yoruba zu:zulu",
+        "af:afr:afrikaans br:bre:breton ca:cat:catalan co:cos:corsican cs:ces:czech cy:cym:welsh da:dan:danish "
+        "de:deu:german en:eng:english eo:epo:esperanto es:spa:spanish et:est:estonian eu:eus:basque fi:fin:finnish "
+        "fo:fao:faroese fr:fra:french fy:fry:frisian ga:gle:irish gd:gla:gaelic gl:glg:galician hr:hrv:croatian "
+        "ht:hat:haitian hu:hun:hungarian id:ind:in:indonesian is:isl:icelandic it:ita:italian la:lat:latin "
+        "lb:ltz:luxembourgish lt:lit:lithuanian lv:lav:lvs:latvian mi:mri:maori ms:msa:zsm:malay mt:mlt:maltese "
+        "nl:nld:dutch nn:nno:nynorsk no:nor:nob:nb:norwegian oc:oci:occitan pl:pol:polish pt:por:portuguese "
+        "rm:roh:romansh ro:ron:romanian sc:srd:sardinian sk:slk:slovak sl:slv:slovenian so:som:somali "
+        "sq:sqi:als:albanian st:sot:sotho sv:swe:swedish sw:swa:swh:swahili tl:tgl:fil:tagalog tr:tur:turkish "
+        "vi:vie:vietnamese xh:xho:xhosa yo:yor:yoruba zu:zul:zulu",
     ),
     "Arabic": (
         "\u0620-\u064a\u066e-\u06d3\u06d5-\u06ff\u0750-\u077f\u0870-\u08ff\ufb50-\ufdff\ufe70-\ufefc",
-        "ar:ara:arabic fa:fas:persian ur:urdu ps:pashto",
+        "ar:ara:arb:arabic fa:fas:pes:persian ur:urd:urdu ps:pus:pbt:pashto",
     ),
-    "Armenian": ("\u0531-\u0588\ufb13-\ufb17", "hy:armenian"),
-    "Bengali": ("\u0980-\u09ff", "bn:bengali as"),
+    "Armenian": ("\u0531-\u0588\ufb13-\ufb17", "hy:hye:armenian"),
+    "Bengali": ("\u0980-\u09ff", "bn:ben:bengali as:asm:assamese"),
     "Cyrillic": (
         "\u0400-\u052f\u1c80-\u1c8f\u1d2b\u2de0-\u2dff\ua640-\ua69f",
-        "ru:rus:russian uk:ukr:ukrainian be:belarusian bg:bulgarian mk:macedonian ky:kyrgyz mn:mongolian",
+        "ru:rus:russian uk:ukr:ukrainian be:bel:belarusian bg:bul:bulgarian mk:mkd:macedonian ky:kir:kyrgyz "
+        "mn:mon:khk:mongolian",
     ),
-    "Devanagari": ("\u0900-\u097f\ua8e0-\ua8ff", "hi:hin:hindi mr:marathi ne:nepali sa"),
-    "Ethiopic": ("\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f", "am:amharic ti"),
-    "Georgian": ("\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f", "ka:georgian"),
+    "Devanagari": ("\u0900-\u097f\ua8e0-\ua8ff", "hi:hin:hindi mr:mar:marathi ne:nep:npi:nepali sa:san:sanskrit"),
+    "Ethiopic": ("\u1200-\u139f\u2d80-\u2ddf\uab01-\uab2f", "am:amh:amharic ti:tir:tigrinya"),
+    "Georgian": ("\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f", "ka:kat:georgian"),
     "Greek": ("\u0370-\u03ff\u1d26-\u1d2a\u1f00-\u1fff\uab65", "el:ell:greek"),
-    "Gujarati": ("\u0a80-\u0aff", "gu:gujarati"),
-    "Gurmukhi": ("\u0a00-\u0a7f", "pa:punjabi"),
+    "Gujarati": ("\u0a80-\u0aff", "gu:guj:gujarati"),
+    "Gurmukhi": ("\u0a00-\u0a7f", "pa:pan:punjabi"),
     "Han": (HAN, "zh:chi:zho:cmn:chinese yue wuu lzh"),
     "Hangul": (HANGUL, "ko:kor:korean"),
-    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he:heb:iw:hebrew yi:yiddish"),
+    "Hebrew": ("\u0590-\u05ff\ufb1d-\ufb4f", "he:heb:iw:hebrew yi:yid:ydd:yiddish"),
     "Japanese": (KANA + HAN, "ja:jp:jpn:japanese"),
-    "Kannada": ("\u0c80-\u0cff", "kn:kannada"),
-    "Khmer": ("\u1780-\u17ff", "km:khmer"),
+    "Kannada": ("\u0c80-\u0cff", "kn:kan:kannada"),
+    "Khmer": ("\u1780-\u17ff", "km:khm:khmer"),
     "Lao": ("\u0e80-\u0eff", "lo:lao"),
-    "Malayalam": ("\u0d00-\u0d7f", "ml:malayalam"),
-    "Myanmar": ("\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f", "my:burmese"),
-    "Sinhala": ("\u0d80-\u0dff", "si:sinhala"),
-    "Tamil": ("\u0b80-\u0bff", "ta:tamil"),
-    "Telugu": ("\u0c00-\u0c7f", "te:telugu"),
+    "Malayalam": ("\u0d00-\u0d7f", "ml:mal:malayalam"),
+    "Myanmar": ("\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f", "my:mya:burmese"),
+    "Sinhala": ("\u0d80-\u0dff", "si:sin:sinhala"),
+    "Tamil": ("\u0b80-\u0bff", "ta:tam:tamil"),
+    "Telugu": ("\u0c00-\u0c7f", "te:tel:telugu"),
     "Thai": ("\u0e00-\u0e7f", "th:tha:thai"),
-    "Tibetan": ("\u0f00-\u0fff", "bo:tibetan dz"),
+    "Tibetan": ("\u0f00-\u0fff", "bo:bod:tibetan dz:dzo:dzongkha"),
 }
 # Languages of several scripts, which are scored like all others.
 _SEVERAL_SCRIPTS = (
-    "az:azerbaijani bs:bosnian ha:hausa ig:igbo jv kk:kazakh ku:kurdish mg ny sd sn sr:serbian su tg:tajik tk:turkmen "
-    "tt:tatar ug:uyghur uz:uzbek"
+    "az:aze:azj:azerbaijani bs:bos:bosnian ha:hau:hausa ig:ibo:igbo jv:jav:javanese kk:kaz:kazakh ku:kur:kmr:kurdish "
+    "mg:mlg:plt:malagasy ny:nya:chichewa sd:snd:sindhi sn:sna:shona sr:srp:serbian su:sun:sundanese tg:tgk:tajik "
+    "tk:tuk:turkmen tt:tat:tatar ug:uig:uyghur uz:uzb:uzn:uzbek"
 )
 SCRIPTS = {script: letters for script, (letters, _) in _SCRIPTS.items()}
 _SCRIPT_OF = {entry.split(":")[0]: script for script, (_, entries) in _SCRIPTS.items() for entry in entries.split()}

@@ -10,7 +10,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import LanguagePair, ModelSettings, Recipe, load_recipe, recipe_schema, recipe_to_yaml, strict_yaml
+from nmt.config import (
+    LanguagePair,
+    Languages,
+    ModelSettings,
+    Recipe,
+    load_recipe,
+    recipe_schema,
+    recipe_to_yaml,
+    strict_yaml,
+)
 from nmt.config.model_sections import Schedule
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError
@@ -519,6 +528,7 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
     recipe = load(path, SEVERAL)
     assert recipe.languages.target == ("it", "zh")
     assert recipe.languages.names == "en → it, zh"
+    assert Languages(source="en", target=("pt_BR", "zh-Hant")).chosen_target("pt-br", "to") == "pt_BR"
     assert recipe.tags == ["2it", "2zh", "bt"]
     assert [recipe.target_of(corpus) for corpus in recipe.data.train] == ["it", "zh"]
     assert [recipe.languages_of(corpus) for corpus in recipe.data.valid] == [
@@ -534,6 +544,7 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
     ("before", "after", "message"),
     [
         ("[it, zh]", "[it, it, zh]", "line 1: languages.target: it is in the list twice"),
+        ("[it, zh]", "[pt_BR, zh, pt-br]", "line 1: languages.target: pt_BR is in the list twice"),
         ("[it, zh]", "[]", "line 1: languages.target: found nothing, expected a language, or a list of languages"),
         ("[it, zh]", "[it, 3]", "line 1: languages.target.1: found 3, expected text"),
         ("[it, zh]", "[it, zh, fr]", "line 1: languages.target: no text of data.train has the target language fr"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.commands.conversion import export, import_model
@@ -313,6 +314,12 @@ def change(file: Path, key: str, value: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), key: value}), encoding="utf-8")
 
 
+def poison(file: Path, name: str) -> None:
+    weights = load_file(file)
+    weights[name][-1, -1] = torch.nan
+    save_file(weights, file)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -334,6 +341,7 @@ def change(file: Path, key: str, value: object) -> None:
         (lambda d: change(d / "config.json", "decoder_start_token_id", 10**6), "model: index 1000000 is out of bounds"),
         (lambda d: (d / "config.json").write_text("[" * 10_000), "config.json: its brackets are nested"),
         (lambda d: (d / "config.json").unlink(), "config.json"),
+        (lambda d: poison(d / "model.safetensors", "model.shared.weight"), "model.shared.weight: .* not finite"),
         (lambda d: (d / "model.bin").touch(), "a model of CTranslate2, .* import the model that it was exported from"),
         (lambda d: (d / "model.safetensors").rename(d / "pytorch_model.bin"), "not a Marian model"),
         (lambda d: ((d / "source.spm").unlink(), (d / "source.spm").symlink_to("/dev/zero")), "regular file"),
@@ -351,8 +359,6 @@ def test_damaged_and_hostile_models_are_refused(saved: Path, tmp_path: Path, dam
 
 
 def test_weights_as_pickles_of_torch_are_read(saved: Path, tmp_path: Path) -> None:
-    from safetensors.torch import load_file
-
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in saved.iterdir():

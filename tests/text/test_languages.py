@@ -19,6 +19,7 @@ from tests.builders import TEXTS
         ("kor", "ko-mecab"),
         ("it", "13a"),
         ("tha_Thai", "char"),
+        ("khm_Khmr", "char"),
         ("nb", "13a"),
         ("xx", "13a"),
     ],
