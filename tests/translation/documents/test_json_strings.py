@@ -34,10 +34,11 @@ def upper(value: object, key: str = "") -> object:
 
 @given(VALUES, st.booleans(), st.none() | st.integers(0, 3))
 def test_all_strings_but_keys_and_metadata_are_translated(value: object, ascii_only: bool, indent: int | None) -> None:
-    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    is_escaped = ascii_only or "\\ud800" in json.dumps(value)  # half a character is valid only as an escape
+    text = json.dumps(value, ensure_ascii=is_escaped, indent=indent)
     document = read("json", text)
-    assert translated(document, str) == text.encode("utf-8", "surrogatepass")
-    with_items = json.dumps(value).replace("\\ud800", "\ufffd")  # half a character is invalid UTF-8
+    assert translated(document, str) == text.encode()
+    with_items = json.dumps(value).replace("\\ud800", "\ufffd")
     made = translated(read("json", with_items), lambda line: line.replace("a", "A").replace("b", "B"))
     if "{" not in "".join(texts(document)) and "}" not in "".join(texts(document)):
         assert json.loads(made) == upper(json.loads(with_items))
