@@ -17,11 +17,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.batching.batch import Batch, Indices, Sizes, assemble
+from nmt.batching.batch import Batch, Sizes, assemble
 from nmt.config import Recipe
 from nmt.system import distributed
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
+Indices = NDArray[np.int64]  # of sentence pairs in a split
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a window of it, in order
 
 # limit on sentences x longest source of a group, as a multiple of its budget: pairs with long sources must fit, too
@@ -89,9 +90,7 @@ def cut_into_groups(ordered: Indices, split: PreparedSplit, budget: int) -> list
     return groups
 
 
-def _pairs_of_window(
-    split: PreparedSplit, seed: int, position: "DataPosition"
-) -> tuple[Indices, np.random.Generator]:  # fmt: skip
+def _pairs_of_window(split: PreparedSplit, seed: int, position: "DataPosition") -> tuple[Indices, np.random.Generator]:
     """Return the pairs (N,) of a window, at least one, N ≤ _WINDOW; and a generator for their order.
 
     A pair of weight w is in floor(w) blocks of the epoch, which may be in different windows, and in one more with the
