@@ -137,10 +137,10 @@ class Training:
         rank has received, and the seconds of training of the slowest rank.
         """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
-        padded = sum(len(batch.labels) for batch in prefetched.batches)
-        of_ranks = distributed.exchange(tokens, padded, received or 0, self.progress.seconds)
-        all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
-        return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
+        filled = sum(len(batch.labels) for batch in prefetched.batches)
+        of_ranks = distributed.exchange(tokens, filled, received or 0, self.progress.seconds)
+        all_tokens, all_filled, signals, seconds = zip(*of_ranks, strict=True)
+        return (int(sum(all_tokens)), int(sum(all_filled))), int(max(signals)) or None, max(seconds)
 
     def _decide_last_step(self, seconds: float) -> None:
         """Convert the time limit to a last step, once the schedule needs it, and record it in a checkpoint. Collective.
