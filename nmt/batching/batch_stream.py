@@ -183,8 +183,10 @@ class BatchStream:
         """Return the plan of the current window."""
         window = replace(self.position, group=0)
         if self._planned is None or self._planned[0] != window:
-            ahead = self._ahead is not None and self._ahead[0] == window and self._ahead[1].result()
-            self._planned = window, ahead or plan_window(self.split, self.budget, self.seed, window)
+            if self._ahead is not None and self._ahead[0] == window:
+                self._planned = window, self._ahead[1].result()
+            else:
+                self._planned = window, plan_window(self.split, self.budget, self.seed, window)
         return self._planned[1]
 
     def _plan_ahead(self) -> DataPosition:

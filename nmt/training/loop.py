@@ -115,7 +115,8 @@ class Training:
                     break
                 epoch, every = progress.epoch, settings.validate_every
                 self.step(prefetched, tokens)
-                if progress.epoch > epoch if every == "epoch" else progress.step % every == 0:
+                is_due = progress.epoch > epoch if every == "epoch" else progress.step % every == 0
+                if is_due:
                     self.validate()
             self._read_results()
             if received_signal is None and progress.validated_at < progress.step:
