@@ -22,7 +22,7 @@ from nmt.text.tokenizer import BOS, EOS, PAD
 
 TILE = 64  # rows of a tile on each side: one program of a GPU attends within it
 
-Indices = NDArray[np.int64]  # of sentence pairs in a split
+Integers = NDArray[np.int64]
 Pairs = tuple[Sentences, Sentences]  # sources and their targets, without `<s>` and `</s>`
 Sizes = Callable[[int, int], tuple[int, int]]  # maps the numbers of rows of both sides to those of the filled batch
 
@@ -39,29 +39,29 @@ class Rows:
     positions: Tensor  # (N) of each token in its sentence, from 0
     sentences: Tensor  # (N) number of the sentence
     tiles: Tensor  # (P+1) first row of each tile, and N
-    offsets: NDArray[np.int64]  # (B+1) first row of each sentence, and N; on the host
-    groups: tuple[int, ...] = ()  # sentences at which length groups begin, besides the first
+    offsets: Integers  # (B+1) first row of each sentence, and N; on the host
+    group_starts: tuple[int, ...] = ()  # the first sentences of all length groups but the first
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]], fill_to: int = 1) -> "Rows":
         """Return sentences of ids as one length group, with filler sentences up to a multiple of `fill_to` tokens."""
         stored = Sentences.of(sentences)
         missing, lengths = -len(stored.ids) % fill_to, stored.lengths
-        offsets = offsets_of(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]) if missing else lengths)
+        offsets = offsets_of(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]))
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
         return cls.of_arrays(ids, offsets, _filled(tiles, len(ids) * 2))
 
     @classmethod
-    def of_arrays(cls, ids: Indices, offsets: Indices, edges: Indices, groups: tuple[int, ...] = ()) -> "Rows":
-        """Return rows with ids (N) and offsets of sentences (B+1), and with groups, see the fields.
+    def of_arrays(cls, ids: Integers, offsets: Integers, edges: Integers, group_starts: tuple[int, ...] = ()) -> "Rows":
+        """Return rows with these ids (N), offsets of sentences (B+1) and starts of length groups, see the fields.
 
         `edges` (P+1) has the first sentence of each tile, and the number of sentences.
         """
         numbers = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
         tensors = [torch.from_numpy(x.astype(np.int32)) for x in (ids, positions, numbers, offsets[edges])]
-        return cls(tensors[0], tensors[1], tensors[2], tensors[3], offsets, groups)
+        return cls(tensors[0], tensors[1], tensors[2], tensors[3], offsets, group_starts)
 
     def to(self, device: torch.device) -> "Rows":
         """Return the rows on a device."""
@@ -75,7 +75,7 @@ class Rows:
     def with_tensors(self, by_token: Sequence[Tensor], tiles: Tensor) -> "Rows":
         """Return the rows with copies of their tensors."""
         ids, positions, sentences = by_token
-        return Rows(ids, positions, sentences, tiles, self.offsets, self.groups)
+        return Rows(ids, positions, sentences, tiles, self.offsets, self.group_starts)
 
     @property
     def by_token(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,7 +83,7 @@ class Rows:
         return self.ids, self.positions, self.sentences
 
     @cached_property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Integers:
         """The numbers of tokens (B)."""
         return np.diff(self.offsets)
 
@@ -107,12 +107,12 @@ class Rows:
         """The shape (B, L) of a grid."""
         return len(self.lengths), self.longest
 
-    def parts(self) -> Iterator[tuple[slice, "Rows"]]:
+    def length_groups(self) -> Iterator[tuple[slice, "Rows"]]:
         """Yield the slice of each length group, and its rows."""
-        if not self.groups:
+        if not self.group_starts:
             yield slice(0, len(self.ids)), self
             return
-        edges = (0, *self.groups, len(self.lengths))
+        edges = (0, *self.group_starts, len(self.lengths))
         for start, end in pairwise(edges):
             yield self.part(start, end)
 
@@ -190,10 +190,7 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     `sizes` maps the numbers of rows of both sides to those to which they are filled. Fillers are sentences of at most
     TILE tokens without a loss.
     """
-    source_lengths, target_lengths = (
-        np.concatenate([side.lengths for side in sides]) + 1 if groups else np.zeros(0, np.int64)
-        for sides in (list(zip(*groups, strict=True)) or [(), ()])
-    )
+    source_lengths, target_lengths = (_concatenated([pairs[side].lengths for pairs in groups]) + 1 for side in (0, 1))
     source_tokens, target_tokens = int(source_lengths.sum()), int(target_lengths.sum())
     rows = (source_tokens, target_tokens) if sizes is None else sizes(source_tokens, target_tokens)
     fillers = _filler_lengths(rows[0] - source_tokens, rows[1] - target_tokens)
@@ -202,8 +199,8 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     ends = [side[1 : len(source_lengths) + 1] - 1 for side in offsets]  # of sentences that are not fillers
 
     source, labels = np.full(rows[0], EOS), np.full(rows[1], PAD)
-    source[np.delete(np.arange(source_tokens), ends[0])] = _ids(groups, 0)
-    labels[np.delete(np.arange(target_tokens), ends[1])] = _ids(groups, 1)
+    source[np.delete(np.arange(source_tokens), ends[0])] = _concatenated([pairs[0].ids for pairs in groups])
+    labels[np.delete(np.arange(target_tokens), ends[1])] = _concatenated([pairs[1].ids for pairs in groups])
     labels[ends[1]] = EOS
     decoder_input = np.roll(labels, 1)
     decoder_input[offsets[1][:-1][lengths[1] > 0]] = BOS
@@ -215,7 +212,7 @@ def assemble(groups: Sequence[Pairs], sizes: Sizes | None = None) -> Batch:
     return Batch(source_rows, target_rows, torch.from_numpy(labels.astype(np.int32)), source_tokens, target_tokens)
 
 
-def tile_edges(source: Indices, target: Indices) -> list[int]:
+def tile_edges(source: Integers, target: Integers) -> list[int]:
     """Return the first sentence of each tile and the number of sentences B, for the offsets (B+1) of both sides.
 
     Two adjacent tiles together have more than TILE rows on a side, so there are at most `most_tiles` of them.
@@ -236,7 +233,7 @@ def most_tiles(rows: int) -> int:
     return 2 * rows // TILE + 1
 
 
-def _filled(edges: list[int], rows: int) -> Indices:
+def _filled(edges: list[int], rows: int) -> Integers:
     """Repeat the last edge up to the number of tiles that so many rows may have."""
     return np.array(edges + edges[-1:] * (most_tiles(rows) + 1 - len(edges)))
 
@@ -246,11 +243,12 @@ def _copied(tensors: Sequence[Tensor], send: Callable[[Tensor], Tensor]) -> tupl
     return torch.split(send(torch.cat(list(tensors))), [len(tensor) for tensor in tensors])
 
 
-def _ids(groups: Sequence[Pairs], side: int) -> Indices:
-    return np.concatenate([pairs[side].ids for pairs in groups]) if groups else np.zeros(0, np.int64)
+def _concatenated(arrays: Sequence[Integers]) -> Integers:
+    """Return arrays one after the other, of which there may be none."""
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
-def _filler_lengths(source: int, target: int) -> tuple[Indices, Indices]:
+def _filler_lengths(source: int, target: int) -> tuple[Integers, Integers]:
     """Return the lengths of filler sentences, of at most TILE tokens, with these numbers of rows on each side."""
     count = -(-max(source, target) // TILE)
     full = np.arange(count) * TILE

@@ -17,11 +17,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.batching.batch import Batch, Indices, Sizes, assemble
+from nmt.batching.batch import Batch, Sizes, assemble
 from nmt.config import Recipe
 from nmt.system import distributed
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 
+Indices = NDArray[np.int64]  # of sentence pairs in a split
 EpochPlan = list[Indices]  # the length groups of an epoch, or of a window of it, in order
 
 # limit on sentences x longest source of a group, as a multiple of its budget: pairs with long sources must fit, too
@@ -89,9 +90,7 @@ def cut_into_groups(ordered: Indices, split: PreparedSplit, budget: int) -> list
     return groups
 
 
-def _pairs_of_window(
-    split: PreparedSplit, seed: int, position: "DataPosition"
-) -> tuple[Indices, np.random.Generator]:  # fmt: skip
+def _pairs_of_window(split: PreparedSplit, seed: int, position: "DataPosition") -> tuple[Indices, np.random.Generator]:
     """Return the pairs (N,) of a window, at least one, N ≤ _WINDOW; and a generator for their order.
 
     A pair of weight w is in floor(w) blocks of the epoch, which may be in different windows, and in one more with the
@@ -184,8 +183,10 @@ class BatchStream:
         """Return the plan of the current window."""
         window = replace(self.position, group=0)
         if self._planned is None or self._planned[0] != window:
-            ahead = self._ahead is not None and self._ahead[0] == window and self._ahead[1].result()
-            self._planned = window, ahead or plan_window(self.split, self.budget, self.seed, window)
+            if self._ahead is not None and self._ahead[0] == window:
+                self._planned = window, self._ahead[1].result()
+            else:
+                self._planned = window, plan_window(self.split, self.budget, self.seed, window)
         return self._planned[1]
 
     def _plan_ahead(self) -> DataPosition:

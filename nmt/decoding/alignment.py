@@ -27,11 +27,7 @@ def default_heads(settings: ModelSettings) -> AlignmentHeads:
 
 
 def align(
-    engine: Engine,
-    loaded: LoadedModel,
-    pairs: Sequence[tuple[str, str]],
-    budget: int,
-    tags: Sequence[int] = (),
+    engine: Engine, loaded: LoadedModel, pairs: Sequence[tuple[str, str]], budget: int, tags: Sequence[int] = ()
 ) -> list[Links]:
     """Return the links between the words of sentences and of given translations, by the first model of the engine.
 

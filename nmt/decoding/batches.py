@@ -32,16 +32,17 @@ def length_batches(lengths: Sequence[int], budget: int, max_sentences: float = m
 
 
 def balanced_batches(
-    lengths: Sequence[int], width: int, max_tokens: int, max_hypotheses: int, threads: int
+    lengths: Sequence[int], width: int, max_tokens: int, max_active: int, threads: int
 ) -> Iterator[list[int]]:
     """Cut sentences into batches of similar length, the longest first, that cost each thread the same.
 
-    In a batch, padded source tokens × width is at most `max_tokens`, and sentences × width about `max_hypotheses`. The
+    In a batch, padded source tokens × width is at most `max_tokens`, and about `max_active` hypotheses are active. The
     batches of all threads are cut together and their sentences distributed in turn, so that the costs of two batches
     differ by at most one longest sentence.
     """
     threads = max(1, min(threads, sum(lengths) * width // _MIN_THREAD_TOKENS))
-    max_sentences = threads * max_hypotheses / width
+    # a beam search drops almost half of the hypotheses, so twice as many places hold the same number of active ones
+    max_sentences = threads * max_active * min(2, width) / width
     rounds = max(1, round(len(lengths) / max_sentences))  # somewhat larger batches rather than a small last one
     max_sentences = max(max_sentences, len(lengths) / rounds)
     for batch in length_batches(lengths, threads * max_tokens // width, max_sentences):

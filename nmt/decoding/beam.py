@@ -27,7 +27,8 @@ class Beams:
     # (B, K, 2, P) int32: [:, :, 0] the tokens of each hypothesis; [:, :, 1] the place, among the K, whose cell has the
     # key and value of each token: the place of the hypothesis, or of its ancestor, at that step
     history: Tensor
-    finished: Tensor  # (B, n) penalized log-probabilities of finished hypotheses, -inf where there is none
+    # (B, n) penalized log-probabilities of finished hypotheses, -inf where there is none; in a beam search only
+    finished: Tensor
     finished_log_probs: Tensor  # (B, n)
     finished_lengths: Tensor  # (B, n) with `</s>`
     finished_tokens: Tensor  # (B, n, P) with `<s>`

@@ -74,8 +74,9 @@ class TorchEngine(Engine):
         """Return the hypotheses of each sentence, see `Engine.search`.
 
         A batch holds at most `options.batch_tokens` padded source tokens times beam, plus less than one sentence; a
-        longer sentence is searched alone. A batch that does not fit into the memory of the device is halved. Raises
-        ConfigError if not even one sentence fits.
+        longer sentence is searched alone. On a CUDA device, it holds all sentences of a class of lengths, and
+        `Kernels.search_size` limits how many of them are searched at a time. A batch that does not fit into the memory
+        of the device is halved. Raises ConfigError if not even one sentence fits.
         """
         prefixes = prefixes or [()] * len(sentences)
         lengths = [len(ids) + 1 for ids in sentences]
@@ -84,8 +85,7 @@ class TorchEngine(Engine):
             is_plain = not all(model.attends_by_kernels for model in self.models)
             batches = list(classes_of_lengths(lengths, 16 if is_plain else 64))
         else:
-            # twice as many places hold the same number of active hypotheses, as a beam search drops almost half of them
-            most = ACTIVE_HYPOTHESES * min(2, options.width) if self.uses_cores else options.batch_tokens
+            most = ACTIVE_HYPOTHESES if self.uses_cores else options.batch_tokens
             batches = list(balanced_batches(lengths, options.width, options.batch_tokens, most, self.threads))
 
         def function(batch: Sequence[tuple[Ids, Ids]]) -> list[list[Hypothesis]]:

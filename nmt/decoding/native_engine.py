@@ -85,7 +85,7 @@ class NativeEngine(Engine):
         A batch that does not fit into RAM is halved. Raises ConfigError if not even one sentence fits.
         """
         lengths, prefixes = [len(ids) + 1 for ids in sentences], prefixes or [()] * len(sentences)
-        sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES * min(2, options.width), self.threads
+        sizes = options.width, options.batch_tokens, ACTIVE_HYPOTHESES, self.threads
         items = [([*ids, EOS], prefix) for ids, prefix in zip(sentences, prefixes, strict=True)]
         too_long = partial(sentence_too_long, options.width, "RAM")
         function = partial(self._search, options=options)

@@ -80,10 +80,10 @@ class SearchOptions(DecodeSettings):
         """Return the parameters of a search step, for outputs of up to `longest` tokens."""
         penalties = [self.penalty(length) for length in range(longest + 1)]
         margin, sampling = math.inf if self.exact else MARGIN, self.sampling
-        drawn = (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)
-        is_greedy = self.beam == 1 or sampling is not None
-        log_probs = self.log_probs or sampling is not None
-        return SearchRules(penalties, margin, GROWTH_DIVISOR, is_greedy, log_probs, self.no_repeat_ngram or 0, *drawn)
+        ngram, drawn = self.no_repeat_ngram or 0, (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)
+        extends_each = self.beam == 1 or sampling is not None
+        log_probs = self.log_probs or not extends_each or sampling is not None
+        return SearchRules(penalties, margin, GROWTH_DIVISOR, extends_each, log_probs, ngram, *drawn)
 
     def noise(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> Floats | None:
         """Return a number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a limit.

@@ -55,8 +55,8 @@ class Encoded:
     first: int = 0
 
     @property
-    def count(self) -> int:
-        """The number of sentences that are not searched yet."""
+    def waiting(self) -> int:
+        """The number of sentences whose search has not begun."""
         return len(self.sentences) - self.first
 
 
@@ -79,7 +79,7 @@ def search(
         return []
     prefixes = prefixes or [()] * len(sentences)
     most = min(model.settings.longest for model in models)
-    searched = (  # while a GPU computes the steps of others
+    remaining = (  # made when they are needed, while a GPU computes
         Sentence(number, ids, prefix, options.limit(len(ids), most, len(prefix)))
         for number, (ids, prefix) in enumerate(zip(sentences, prefixes, strict=True))
     )
@@ -88,12 +88,12 @@ def search(
     size = kernels.search_size(lengths, options.limit(max(lengths), most, max(map(len, prefixes))), tokens)
     make = partial(Search, models, options, size, any(prefixes))
     if observer is not None:
-        return make().run(searched, observer)
+        return make().run(remaining, observer)
     key = *map(id, models), options.model_dump_json(), size, any(prefixes)
     numbers = sum(cache_numbers(model.settings, size.source, size.target, options.width) for model in models)
     try:
         cache_bytes = size.slots * numbers * (kernels.dtype or torch.float32).itemsize
-        return kernels.reuse(key, cache_bytes, make).run(searched)
+        return kernels.reuse(key, cache_bytes, make).run(remaining)
     except (RuntimeError, MemoryError) as error:
         if is_oom(error):
             kernels.reduce_search_size(key, size)
@@ -136,9 +136,9 @@ class Search:
         encoded = self._encode(list(islice(remaining, self.slots)))
         fetches, fetches_read = list[FinishedOf](), 0
         results = dict[int, list[Hypothesis]]()
-        while searched or encoded.count:
-            ready_count = min(len(free), encoded.count)
-            if ready_count and (ready_count == encoded.count or ready_count * _REFILLS >= self.slots):
+        while searched or encoded.waiting:
+            ready_count = min(len(free), encoded.waiting)
+            if ready_count and (ready_count == encoded.waiting or ready_count * _REFILLS >= self.slots):
                 slots, free = free[:ready_count], free[ready_count:]
                 searched |= zip(slots, self._begin(slots, encoded, ready_count), strict=True)
                 first_fetches[slots] = fetches_read + len(fetches)
@@ -151,7 +151,7 @@ class Search:
                     self.step()
             fetches.append(self._fetch())
             # while a GPU computes these steps
-            if not encoded.count and (following := list(islice(remaining, math.ceil(self.slots / 2)))):
+            if not encoded.waiting and (following := list(islice(remaining, math.ceil(self.slots / 2)))):
                 encoded = self._encode(following)
             if len(fetches) > is_asynchronous:
                 ended = fetches.pop(0)(first_fetches <= fetches_read)

@@ -19,8 +19,8 @@ _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 Offsets = NDArray[np.int64]  # (B+1): the first row of each sentence, and the number of rows
 
 
-class SentenceOffsets(NamedTuple):
-    """The sentences of a batch: queries attend to the keys of the same sentence."""
+class Layout(NamedTuple):
+    """Where the sentences of a batch are in the rows of both sides, and what a query attends to in its sentence."""
 
     queries: Offsets
     keys: Offsets
@@ -28,7 +28,7 @@ class SentenceOffsets(NamedTuple):
     causal: bool = False  # whether a query attends only to the keys up to its own place in the sentence
 
 
-def attend(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> Tensor:
+def attend(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> Tensor:
     """Return softmax(Q K^T / sqrt(d)) V (N, D) of each sentence and head; differentiable.
 
     Queries are (N, D), keys and values side by side (M, 2D); if these are None, queries, keys and values are side by
@@ -41,7 +41,7 @@ def attend(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets)
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> Tensor:
+    def forward(ctx: Any, queries: Tensor, keys_values: Tensor | None, layout: Layout) -> Tensor:
         parts = parts_of(queries, keys_values)
         output = queries.new_empty(parts[0].shape)
         logsumexp = queries.new_empty(len(queries), layout.heads, dtype=torch.float32)  # of the softmax
@@ -62,11 +62,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _attend_rows(
-    parts: tuple[Tensor, ...],
-    output: Tensor,
-    logsumexp: Tensor,
-    layout: SentenceOffsets,
-    gradients: tuple[Tensor, ...] | None,
+    parts: tuple[Tensor, ...], output: Tensor, logsumexp: Tensor, layout: Layout, gradients: tuple[Tensor, ...] | None
 ) -> None:
     """Write output and logsumexp; or, with `gradients`, write those, and `output` is the gradient of the output."""
     queries, keys, _ = parts

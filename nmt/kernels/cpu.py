@@ -89,7 +89,7 @@ class CpuKernels(Kernels):
         """Attend sentence by sentence."""
         if not self.has_native or queries.dtype not in (torch.float32, torch.bfloat16):
             return super().attend(queries, keys_values, rows, heads, causal)
-        layout = attention_rows.SentenceOffsets(rows[0].offsets, rows[1].offsets, heads, causal)
+        layout = attention_rows.Layout(rows[0].offsets, rows[1].offsets, heads, causal)
         return attention_rows.attend(queries, keys_values, layout)
 
     def product(self, x: Tensor, weight: Tensor) -> Tensor:

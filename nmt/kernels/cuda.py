@@ -1,7 +1,7 @@
 """Kernels for NVIDIA GPUs: matrix products by cuBLAS, all else in Triton, and updates recorded in CUDA graphs.
 
 An update launches a thousand kernels, and each launch takes longer on the host than the kernel on the GPU. A CUDA graph
-launches all of them at once. A graph is for batches of one layout, so batches are filled to a few sizes.
+launches all of them at once. A graph is for batches of one shape, so batches are filled to a few sizes.
 
 N rows, I inputs, O outputs, D width, V vocabulary.
 """
@@ -25,7 +25,7 @@ _MOST_KEPT = 128  # searches
 _WORKSPACES = 2**26  # bytes of the workspaces of cuBLAS that a recorded search has, at most
 _MOST_RECORDED_ROWS = 2**14  # of an encoder pass: with more, recording saves no time, and results take gigabytes
 _SLOT = 64  # a slot counts as at least so many source tokens, since it also has V logits and space for the output
-_MOST_GRAPHS = 24  # real sentences have a dozen layouts that are frequent (benchmarks/RESULTS.md, On a GPU)
+_MOST_GRAPHS = 24  # batches of real sentences have a dozen shapes that are frequent (benchmarks/RESULTS.md, On a GPU)
 
 
 class CudaKernels(Kernels):
@@ -144,7 +144,7 @@ class CudaKernels(Kernels):
     def search_size(self, lengths: Sequence[int], target: int, tokens: int) -> SearchSize:
         """Return one of a few sizes, since a step is recorded for each size.
 
-        With more slots than all sentences are times as long as the longest one, most would be empty while it is
+        Of more than about sum(lengths) / max(lengths) slots, most would be empty while the longest sentence is
         searched.
         """
         source, target = (1 << max(4, (length - 1).bit_length()) for length in (max(lengths), target))
@@ -254,7 +254,7 @@ class _Linear(torch.autograd.Function):
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad[:3]
         parameter, bias = ctx.parameters
         if needs_bias or output is not None:
-            gradient, bias_gradient = triton_rows.bias_gradient(gradient, bias, output)
+            gradient, bias_gradient = triton_rows.relu_bias_gradients(gradient, bias, output)
         if needs_weight:
             weight_gradient = _add_product(parameter.grad, gradient.t(), x)
         return gradient @ weight if needs_x else None, weight_gradient, bias_gradient, None, None

@@ -24,8 +24,8 @@ struct Output {  // of the decoder's hidden states
     }
 
     // Rounding x and weights to multiples of their scales gives errors of a logit with a standard deviation of at most
-    // (scale of x * norm of weights + scale of weights * norm of x) / sqrt(12). Logits within 8 of these may be the
-    // largest.
+    // (scale of x * norm of weights + scale of weights * norm of x) / sqrt(12). Logits within 8 of these deviations of
+    // the largest may be the largest.
     float least_to_refine(float largest, const float* x) const {
         float most = 0, squares = 0;
         for (long i = 0; i < screen->inputs; i++) most = std::max(most, std::fabs(x[i])), squares += x[i] * x[i];

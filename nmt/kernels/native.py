@@ -27,16 +27,13 @@ ENCODER_ROWS = 1024  # rows encoded at a time: their feed-forward activations fi
 _LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
 _ACTIVATIONS = ("relu", "gelu", "swish", "swiglu")
 
+_KEY_VALUE = "cross_attention.key_value"
 # The linear maps and norms of a layer in the order in which the kernels read them; an encoder has no attention to a
 # source.
 _MAPS = {
     "encoder": (
-        "attention.query_key_value",
-        "attention.output",
-        None,
-        None,
-        "feed_forward.inner",
-        "feed_forward.outer",
+        *("attention.query_key_value", "attention.output", None, None),
+        *("feed_forward.inner", "feed_forward.outer"),
     ),
     "decoder": (
         *("self_attention.query_key_value", "self_attention.output", "cross_attention.query", "cross_attention.output"),
@@ -47,8 +44,8 @@ _NORMS = {
     "encoder": ("attention_sublayer.norm", None, "feed_forward_sublayer.norm"),
     "decoder": ("self_attention_sublayer.norm", "cross_attention_sublayer.norm", "feed_forward_sublayer.norm"),
 }
+_ALL_MAPS = {**_MAPS, "decoder": (*_MAPS["decoder"], _KEY_VALUE)}
 _POINTERS_OF_LAYER = len(_MAPS["decoder"]) + 2 * len(_NORMS["decoder"])
-_KEY_VALUE = "cross_attention.key_value"
 
 
 def has_kernels(settings: ModelSettings) -> bool:
@@ -65,7 +62,7 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
         **{"inner": (gated, dim), "outer": (dim, inner)},
     }
     shapes = dict[str, tuple[int, ...]]()
-    for name in _layer_names(settings, {**_MAPS, "decoder": (*_MAPS["decoder"], _KEY_VALUE)}):
+    for name in _layer_names(settings, _ALL_MAPS):
         shape = maps[name.rpartition(".")[2]]
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     norms = [*_layer_names(settings, _NORMS), *(("encoder_norm", "decoder_norm") if settings.norm == "pre" else ())]
@@ -90,7 +87,7 @@ def _layer_names(settings: ModelSettings, names: Mapping[str, Sequence[str | Non
 
 def products_of(settings: ModelSettings, weights: Weights, precision: str) -> dict[str, ConstantProduct] | None:
     """Return the products of all linear maps of a model by their names; None if some have no kernel."""
-    names = [*_layer_names(settings, {**_MAPS, "decoder": (*_MAPS["decoder"], _KEY_VALUE)})]
+    names = [*_layer_names(settings, _ALL_MAPS)]
     products = {name: product(weights[f"{name}.weight"], weights[f"{name}.bias"], precision) for name in names}
     products["output"] = product(matrix_of(weights), None, precision)
     converted = {name: product for name, product in products.items() if product is not None}

@@ -32,7 +32,7 @@ class SearchRules(NamedTuple):
     penalties: Sequence[float]  # of lengths 0 … P
     margin: float  # infinite in an exact search
     growth_divisor: int
-    is_greedy: bool  # greedy search or sampling: each hypothesis is extended by one token
+    extends_each: bool  # greedy search or sampling: each hypothesis is extended by one token
     log_probs: bool  # whether they are needed; greedy search finds the same tokens without them
     no_repeat_ngram: int = 0  # length of the n-grams that may not occur twice; 0: no such rule
     temperature: float = 0.0  # of sampling; 0: the best tokens are chosen
@@ -51,7 +51,10 @@ class SearchBatch(NamedTuple):
 class _Rules(ctypes.Structure):
     _fields_ = (
         ("penalties", _POINTER),
-        *((name, _LONG) for name in ("candidates", "growth_divisor", "is_greedy", "as_log_probs", "no_repeat_ngram")),
+        *(
+            (name, _LONG)
+            for name in ("candidates", "growth_divisor", "extends_each", "as_log_probs", "no_repeat_ngram")
+        ),
         *((name, _FLOAT) for name in ("margin", "temperature", "top_p")),
     )
 
@@ -95,14 +98,14 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     }
     state = {name: np.empty(shapes.get(name, (count, best)), dtype) for name, dtype in _STATE.items()}
     state["limits"][:] = batch.limits
-    needs_argmax_only = rules.is_greedy and not (rules.log_probs or rules.temperature or rules.no_repeat_ngram)
+    needs_argmax_only = not rules.log_probs and not rules.no_repeat_ngram
     is_screened = needs_argmax_only and len(models) == 1 and batch.prefixes is None
     arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
     cells = [_cells(model, count * (longest + positions * beam)) for model in models]
     penalties, required = np.array(rules.penalties, np.float32), _required(batch)
     assert batch.noise is None or batch.noise.shape == (count, beam, positions)
-    candidates, as_log_probs = 1 if rules.is_greedy else beam + 1, rules.log_probs or not rules.is_greedy
-    flags = candidates, rules.growth_divisor, rules.is_greedy, as_log_probs, rules.no_repeat_ngram
+    candidates = 1 if rules.extends_each else beam + 1
+    flags = candidates, rules.growth_divisor, rules.extends_each, rules.log_probs, rules.no_repeat_ngram
     model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
     cell_pointers = (_POINTER * len(models))(*map(address, cells))
     search = _Search(

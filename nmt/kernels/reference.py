@@ -142,8 +142,6 @@ class Kernels:
         Keys and values of rows[1] are side by side (M, 2D); if None, queries are (N, 3D) with all three side by side.
         A query attends to the keys of its sentence, with `causal` to those up to its own position.
         """
-        if keys_values is None:
-            queries, keys_values = torch.split(queries, [queries.size(1) // 3, 2 * queries.size(1) // 3], dim=1)
         return attend_by_grid(queries, keys_values, rows, heads, _dot_product(causal))
 
     def attend_step(
@@ -154,7 +152,7 @@ class Kernels:
         Cells are (P, B, K, 2D), those of the source (P, B, 1, 2D), keys and values side by side; cells to which
         `places` does not refer may hold anything. The newest keys and values (N, 2D) are first written to their cells.
         """
-        return attend_step_by_gather(queries, cells, places, newest, (heads, _dot_product()))
+        return attend_step_by_gather(queries, cells, places, heads, newest, _dot_product())
 
     def best_tokens(
         self, logits: Tensor, must_end: Tensor, count: int, as_log_probs: bool = True
@@ -226,7 +224,7 @@ class Kernels:
         Vaswani et al. 2017). The loss is the cross-entropy -Σ q log p, which is the Kullback-Leibler divergence up to a
         constant, the entropy of q.
         """
-        if not torch.is_grad_enabled():  # no gradient is computed
+        if not torch.is_grad_enabled():  # the function would compute gradients also then
             matrix, bias = matrix.detach(), None if bias is None else bias.detach()
         losses: tuple[Tensor, Tensor] = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
             hidden, matrix, bias, (labels, smoothing, vocabulary), self
@@ -361,11 +359,14 @@ def rotate_pairs(x: Tensor, angles: Tensor) -> Tensor:
 
 
 def attend_by_grid(
-    queries: Tensor, keys_values: Tensor, rows: tuple[Rows, Rows], heads: int, attention: Attention
+    queries: Tensor, keys_values: Tensor | None, rows: tuple[Rows, Rows], heads: int, attention: Attention
 ) -> Tensor:
-    """Attend from queries (N, D) to keys and values (M, 2D), a padded length group at a time; return (N, D)."""
+    """Return what `Kernels.attend` does, for any attention, a padded length group at a time."""
+    if keys_values is None:
+        queries, keys_values = torch.split(queries, [queries.size(1) // 3, 2 * queries.size(1) // 3], dim=1)
     outputs = []
-    for (query_slice, query_rows), (key_slice, key_rows) in zip(rows[0].parts(), rows[1].parts(), strict=True):
+    groups = zip(*(side.length_groups() for side in rows), strict=True)
+    for (query_slice, query_rows), (key_slice, key_rows) in groups:
         if not len(query_rows.ids) or not len(key_rows.ids):
             outputs.append(0 * queries[query_slice])  # for filler sentences, which have no keys or no queries
             continue
@@ -381,10 +382,9 @@ def attend_by_grid(
 
 
 def attend_step_by_gather(
-    queries: Tensor, cells: Tensor, places: Places, newest: Tensor | None, method: tuple[int, Attention]
+    queries: Tensor, cells: Tensor, places: Places, heads: int, newest: Tensor | None, attention: Attention
 ) -> Tensor:
-    """Return what `Kernels.attend_step` does, for any number of heads and attention."""
-    heads, attention = method
+    """Return what `Kernels.attend_step` does, for any attention."""
     sentences = places.rows // places.beam  # (N)
     lengths = places.lengths[sentences].unsqueeze(1)
     if newest is not None:

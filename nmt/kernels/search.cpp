@@ -48,9 +48,9 @@ static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
     *at = candidate;
 }
 
-struct Rules {  // of a search; greedy search takes one candidate of each hypothesis
+struct Rules {  // see `SearchRules`; candidates: of each hypothesis
     const float* penalties;
-    long candidates, growth_divisor, is_greedy, as_log_probs, no_repeat_ngram;
+    long candidates, growth_divisor, extends_each, as_log_probs, no_repeat_ngram;
     float margin, temperature, top_p;  // temperature: of sampling, else 0
 };
 
@@ -319,7 +319,7 @@ static bool advance_all(const Search& s, long steps) {
                 tokens[row * rules.candidates + i] = best[i].token;
             }
         }
-        if (rules.is_greedy)
+        if (rules.extends_each)
             extend_each(b, rows, log_probs.data(), tokens.data());
         else
             advance(b, rows, log_probs.data(), tokens.data(), rules);

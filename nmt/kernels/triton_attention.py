@@ -28,12 +28,7 @@ STAGES = 1  # of the pipelined loop over blocks, which rarely has a second itera
 
 
 def attend(
-    queries: Tensor,
-    keys_values: Tensor | None,
-    query_rows: Rows,
-    key_rows: Rows,
-    heads: int,
-    causal: bool,
+    queries: Tensor, keys_values: Tensor | None, query_rows: Rows, key_rows: Rows, heads: int, causal: bool
 ) -> Tensor:
     """Return softmax(Q Kᵀ / √d) V within each sentence, (N, D); differentiable.
 

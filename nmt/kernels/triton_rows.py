@@ -165,13 +165,13 @@ def _add_norm_kernel(
         tl.store(z + offsets, numbers, mask=mask)
     mean = tl.sum(numbers, 1) / D
     centered = tl.where(inside, numbers - mean[:, None], 0.0)
-    deviation = 1 / tl.sqrt(tl.sum(centered * centered, 1) / D + EPSILON)
+    inverse_deviation = 1 / tl.sqrt(tl.sum(centered * centered, 1) / D + EPSILON)
     scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     shift = tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
-    result = centered * deviation[:, None] * scale + shift
+    result = centered * inverse_deviation[:, None] * scale + shift
     tl.store(normalized + offsets, result.to(normalized.dtype.element_ty), mask=mask)
     tl.store(statistics + row, mean, mask=row < rows)
-    tl.store(statistics + rows + row, deviation, mask=row < rows)
+    tl.store(statistics + rows + row, inverse_deviation, mask=row < rows)
 
 
 @_compiled  # type: ignore[untyped-decorator]
@@ -183,8 +183,8 @@ def _add_norm_gradient_kernel(
 ) -> None:  # fmt: skip
     """Write the gradients of x and y (N, D), and sums of the gradients of weight and bias: (programs, 2, D).
 
-    With n = (z - mean) / deviation and g = gradient · weight, that of z is (g - Σg/D - n Σ(g n)/D) / deviation, plus
-    the gradient `z_gradient` of z itself, if there is one.
+    With n = (z - mean) / σ and g = gradient · weight, that of z is (g - Σg/D - n Σ(g n)/D) / σ, plus the gradient
+    `z_gradient` of z itself, if there is one.
     """
     column = tl.arange(0, COLUMNS)[None, :]
     inside = column < D
@@ -196,14 +196,15 @@ def _add_norm_gradient_kernel(
         mask = (row < rows)[:, None] & inside
         offsets = row.to(tl.int64)[:, None] * D + column
         mean = tl.load(statistics + row, mask=row < rows, other=0.0)
-        deviation = tl.load(statistics + rows + row, mask=row < rows, other=0.0)
-        n = (tl.load(z + offsets, mask=mask, other=0.0) - mean[:, None]) * deviation[:, None]
+        inverse_deviation = tl.load(statistics + rows + row, mask=row < rows, other=0.0)
+        n = (tl.load(z + offsets, mask=mask, other=0.0) - mean[:, None]) * inverse_deviation[:, None]
         n = tl.where(inside, n, 0.0)
         g = tl.load(gradient + offsets, mask=mask, other=0.0).to(tl.float32)
         weight_sum += g * n
         bias_sum += g
         g = g * scale
-        result = (g - (tl.sum(g, 1) / D)[:, None] - n * (tl.sum(g * n, 1) / D)[:, None]) * deviation[:, None]
+        result = g - (tl.sum(g, 1) / D)[:, None] - n * (tl.sum(g * n, 1) / D)[:, None]
+        result *= inverse_deviation[:, None]
         if z_gradient is not None:
             result += tl.load(z_gradient + offsets, mask=mask, other=0.0)
         tl.store(x_gradient + offsets, result, mask=mask)
@@ -267,8 +268,8 @@ def _dropout_kernel(
 # sums over rows
 
 
-def bias_gradient(gradient: Tensor, bias: Tensor, output: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient (N, O), 0 where an output of ReLU is 0, and that of the bias, its row sum; see `add_sums`."""
+def relu_bias_gradients(gradient: Tensor, bias: Tensor, output: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """Return the gradient (N, O), with ReLU 0 where its output is 0, and that of the bias, its sum; see `add_sums`."""
     (rows, width), masked = gradient.shape, None if output is None else torch.empty_like(output)
     column_blocks = triton.cdiv(width, SUM_COLUMNS)
     programs = max(1, min(SUM_PROGRAMS // column_blocks, triton.cdiv(rows, SUM_ROWS)))

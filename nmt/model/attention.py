@@ -58,8 +58,6 @@ class MultiHeadAttention(Computing):
         """Attend from each row to its sentence, see `Kernels.attend`; return (N, D)."""
         if self.score.has_kernels and not (self.training and self.dropout):
             return self.kernels.attend(queries, keys_values, rows, self.heads, causal)
-        if keys_values is None:
-            queries, keys_values = torch.split(queries, [self.dim, 2 * self.dim], dim=1)
         return attend_by_grid(queries, keys_values, rows, self.heads, self.by_definition(causal))
 
     def attend_step(self, queries: Tensor, cells: Tensor, places: Places, newest: Tensor | None = None) -> Tensor:
@@ -68,8 +66,9 @@ class MultiHeadAttention(Computing):
             return self.kernels.attend_step(queries, cells, places, self.heads, newest)
         lengths = places.lengths[places.rows // places.beam]
         distances = torch.arange(places.longest, device=queries.device) + 1 - lengths[:, None, None]  # (N, 1, P)
-        attention = self.by_definition(distances=distances)
-        return attend_step_by_gather(queries, cells, places, newest, (self.heads, attention))
+        return attend_step_by_gather(
+            queries, cells, places, self.heads, newest, self.by_definition(distances=distances)
+        )
 
     def by_definition(self, causal: bool = False, distances: Tensor | None = None) -> Attention:
         """Return attention with the score of this module, in training with dropout on its weights.

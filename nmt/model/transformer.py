@@ -323,7 +323,8 @@ def initialize(model: Transformer) -> None:
             for part in module.weight.chunk(module.parts):
                 nn.init.xavier_uniform_(part)
             nn.init.zeros_(module.bias)
-    for module in model.modules():  # drawn again: so a seed gives the same weights as with separate matrices
+    # the last two parts are drawn again, without a reason but that each seed keeps its weights, and results theirs
+    for module in model.modules():
         if isinstance(module, Linear) and module.parts > 1:
             for part in module.weight.chunk(module.parts)[-2:]:
                 nn.init.xavier_uniform_(part)

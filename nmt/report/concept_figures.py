@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 from torch import Tensor
 
-from nmt.batching.batch import Indices, Rows, assemble
-from nmt.batching.batch_stream import EpochPlan, cut_into_groups, padding_share, plan_epoch
+from nmt.batching.batch import Rows, assemble
+from nmt.batching.batch_stream import EpochPlan, Indices, cut_into_groups, padding_share, plan_epoch
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
 from nmt.kernels.reference import Kernels

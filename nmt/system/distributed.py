@@ -124,11 +124,10 @@ def exchange(*numbers: float) -> list[tuple[float, ...]]:
 
 
 def all_reduce(numbers: "Tensor") -> "Tensor":
-    """Replace a tensor on its device by the sum over all ranks, without a synchronization; return it."""
-    if world_size() > 1:
-        import torch.distributed as dist
+    """Replace a tensor on its device by the sum over several ranks, without a synchronization; return it."""
+    import torch.distributed as dist
 
-        dist.all_reduce(numbers)
+    dist.all_reduce(numbers)
     return numbers
 
 

@@ -115,7 +115,8 @@ class Training:
                     break
                 epoch, every = progress.epoch, settings.validate_every
                 self.step(prefetched, tokens)
-                if progress.epoch > epoch if every == "epoch" else progress.step % every == 0:
+                is_due = progress.epoch > epoch if every == "epoch" else progress.step % every == 0
+                if is_due:
                     self.validate()
             self._read_results()
             if received_signal is None and progress.validated_at < progress.step:
@@ -137,10 +138,10 @@ class Training:
         rank has received, and the seconds of training of the slowest rank.
         """
         tokens = sum(batch.target_tokens for batch in prefetched.batches)
-        padded = sum(len(batch.labels) for batch in prefetched.batches)
-        of_ranks = distributed.exchange(tokens, padded, received or 0, self.progress.seconds)
-        all_tokens, all_padded, signals, seconds = zip(*of_ranks, strict=True)
-        return (int(sum(all_tokens)), int(sum(all_padded))), int(max(signals)) or None, max(seconds)
+        filled = sum(len(batch.labels) for batch in prefetched.batches)
+        of_ranks = distributed.exchange(tokens, filled, received or 0, self.progress.seconds)
+        all_tokens, all_filled, signals, seconds = zip(*of_ranks, strict=True)
+        return (int(sum(all_tokens)), int(sum(all_filled))), int(max(signals)) or None, max(seconds)
 
     def _decide_last_step(self, seconds: float) -> None:
         """Convert the time limit to a last step, once the schedule needs it, and record it in a checkpoint. Collective.

@@ -32,14 +32,7 @@ from nmt.errors import ConfigError, ModelError
 from nmt.kernels.device import environment
 from nmt.model.stored import CONFIG_FILE, LoadedModel
 from nmt.system import distributed
-from nmt.system.files import (
-    disk_errors,
-    lock_folder,
-    real_path,
-    regular_file,
-    replace_link,
-    write_output,
-)
+from nmt.system.files import disk_errors, lock_folder, real_path, regular_file, replace_link, write_output
 from nmt.training.checkpoint_files import is_checkpoint, remove_checkpoint, remove_unfinished, write_checkpoint
 from nmt.training.progress import RUN, Progress
 from nmt.training.tensorboard import TensorBoard

@@ -60,7 +60,7 @@ def trial(
     peak = max(peak for (peak,) in distributed.exchange(reserved[0] if fits else math.inf))
     is_timed = timed and peak < math.inf
     updates = [[stream.next() for _ in range(accumulate)] for _ in range(_TIMED_UPDATES)] if is_timed else []
-    # the last pass is timed. On a CPU one update warms up; on a GPU an update is recorded when its layout comes again
+    # the last pass is timed. On a CPU one update warms up; on a GPU an update is recorded when its shape comes again
     passes = 2 if free_memory(device) is None else 3
     tokens, seconds = 0, 0.0
     for number in range(passes):
@@ -92,8 +92,8 @@ def largest_batches(stream: BatchStream) -> list[Batch]:
     batches = []
     for cost in (rows, sentences * (source**2 + source * target + target**2)):
         # after the last group comes the next epoch
-        window = np.convolve(np.resize(cost, len(cost) + stream.groups - 1), np.ones(stream.groups), "valid")
-        chosen = (int(window.argmax()) + np.arange(stream.groups)) % len(plan)
+        adjacent = np.convolve(np.resize(cost, len(cost) + stream.groups - 1), np.ones(stream.groups), "valid")
+        chosen = (int(adjacent.argmax()) + np.arange(stream.groups)) % len(plan)
         batches.append(stream.batch([stream.share(plan[index], int(index)) for index in chosen]))
     return batches
 

@@ -30,8 +30,9 @@ def test_batch_by_hand() -> None:
     assert batch.target.positions.tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
     assert batch.target.sentences.tolist() == [0, 0, 0, 1, 1, 2, 3, 3]
     assert [side.tiles.tolist() for side in (batch.source, batch.target)] == [[0, 9], [0, 8]]
-    assert batch.source.groups == batch.target.groups == (2, 3)
-    assert [rows.ids.tolist() for _, rows in batch.target.parts()] == [[BOS, 21, 22, BOS, 20], [BOS], [BOS, PAD]]
+    assert batch.source.group_starts == batch.target.group_starts == (2, 3)
+    groups = batch.target.length_groups()
+    assert [rows.ids.tolist() for _, rows in groups] == [[BOS, 21, 22, BOS, 20], [BOS], [BOS, PAD]]
     assert (batch.source_tokens, batch.target_tokens) == (7, 6)
     assert {x.dtype for side in (batch.source, batch.target) for x in (*side.by_token, side.tiles, batch.labels)} == {
         torch.int32

@@ -23,8 +23,9 @@ def stream_of(count: int, groups: int = 2) -> BatchStream:
 
 
 def content(batch: Batch) -> list[Any]:
-    sides = [[*map(Tensor.tolist, (*side.by_token, side.tiles)), side.groups] for side in (batch.source, batch.target)]
-    return [*sides, batch.labels.tolist(), batch.source_tokens, batch.target_tokens]
+    sides = (batch.source, batch.target)
+    rows = [[*map(Tensor.tolist, (*side.by_token, side.tiles)), side.group_starts] for side in sides]
+    return [*rows, batch.labels.tolist(), batch.source_tokens, batch.target_tokens]
 
 
 def test_stream_equals_the_plans() -> None:

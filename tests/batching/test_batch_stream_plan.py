@@ -15,11 +15,11 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from nmt.batching import batch_stream
-from nmt.batching.batch import Indices
 from nmt.batching.batch_stream import (
     BatchStream,
     DataPosition,
     EpochPlan,
+    Indices,
     cut_into_groups,
     padding_share,
     plan_epoch,

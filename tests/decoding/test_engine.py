@@ -5,6 +5,7 @@ processes see test_workers.py.
 """
 
 import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def test_error_of_a_batch_is_raised_and_the_rest_cancelled(threads: int) -> None
 
     def fail(batch: int) -> None:
         started.append(batch)
+        if batch:
+            time.sleep(0.01)  # else other threads may be through all batches before this one cancels them
         raise ValueError(f"batch {batch}")
 
     with pytest.raises(ValueError, match="batch 0"):

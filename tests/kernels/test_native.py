@@ -22,7 +22,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.errors import ModelError
 from nmt.kernels import constant_products, native, native_search
-from nmt.kernels.attention_rows import Offsets, SentenceOffsets, attend
+from nmt.kernels.attention_rows import Layout, Offsets, attend
 from nmt.kernels.compiling import library
 from nmt.kernels.constant_products import in_bf16
 from nmt.kernels.machine import has_amx
@@ -356,7 +356,7 @@ def test_both_engines_refuse_a_sentence_with_numbers_that_are_none(token: int) -
 # attention of rows
 
 
-def by_torch(queries: Tensor, keys_values: Tensor | None, layout: SentenceOffsets) -> Tensor:
+def by_torch(queries: Tensor, keys_values: Tensor | None, layout: Layout) -> Tensor:
     """Attend within one sentence at a time."""
     if keys_values is None:
         queries, keys_values = queries.tensor_split([queries.size(1) // 3], dim=1)
@@ -385,9 +385,7 @@ def columns(rows: int, count: int, dtype: torch.dtype) -> Tensor:
 def check_rows(kind: str, lengths: list[tuple[int, int]], width: int, dtype: torch.dtype) -> None:
     """Compare output and gradients with those of torch, with one thread and with two."""
     to = offsets_of([query for query, _ in lengths])
-    layout = SentenceOffsets(
-        to, offsets_of([key for _, key in lengths]) if kind == "cross" else to, HEADS, kind == "causal"
-    )
+    layout = Layout(to, offsets_of([key for _, key in lengths]) if kind == "cross" else to, HEADS, kind == "causal")
     dim, rows = HEADS * width, int(to[-1])
     queries = columns(rows, dim if kind == "cross" else 3 * dim, dtype)
     keys_values = columns(int(layout.keys[-1]), 2 * dim, dtype) if kind == "cross" else None
@@ -445,12 +443,12 @@ def test_attention_of_rows_of_any_lengths_equals_torch(
 
 @needs_native
 def test_attention_of_rows_without_sentences_or_with_large_scores() -> None:
-    nothing = SentenceOffsets(offsets_of([]), offsets_of([]), HEADS)
+    nothing = Layout(offsets_of([]), offsets_of([]), HEADS)
     empty = torch.empty(0, 72, requires_grad=True)
     output = attend(empty, None, nothing)
     assert output.shape == (0, 24)
     assert torch.autograd.grad(output, empty, torch.ones_like(output))[0].shape == (0, 72)
-    layout = SentenceOffsets(offsets_of([20]), offsets_of([20]), HEADS)
+    layout = Layout(offsets_of([20]), offsets_of([20]), HEADS)
     queries = torch.randn(20, 72) * 100  # differences of scores are in the thousands
     output = attend(queries, None, layout)
     torch.testing.assert_close(output.double(), by_torch(queries.double(), None, layout), rtol=1e-3, atol=0.02)
@@ -459,7 +457,7 @@ def test_attention_of_rows_without_sentences_or_with_large_scores() -> None:
 @needs_native
 @pytest.mark.parametrize("column", [0, 24, 48])
 def test_a_nan_stays_in_its_sentence(column: int) -> None:
-    layout = SentenceOffsets(offsets_of([4, 20, 3]), offsets_of([4, 20, 3]), HEADS)
+    layout = Layout(offsets_of([4, 20, 3]), offsets_of([4, 20, 3]), HEADS)
     queries = torch.randn(27, 72)
     queries[10, column] = torch.nan
     output = attend(queries.requires_grad_(), None, layout)

@@ -267,17 +267,17 @@ def test_gradient_of_relu_and_bias(monkeypatch: pytest.MonkeyPatch, rows: int, w
     monkeypatch.setattr(triton_rows, "SUM_PROGRAMS", 4)  # some programs have several blocks of rows
     gradient, output = random(rows, width, dtype=dtype), random(rows, width, dtype=dtype).relu()
     bias = torch.nn.Parameter(torch.zeros(width, device=DEVICE))
-    masked, of_bias = triton_rows.bias_gradient(gradient, bias, output)
+    masked, of_bias = triton_rows.relu_bias_gradients(gradient, bias, output)
     expected = gradient * (output > 0)
     assert torch.equal(masked, expected)
     assert of_bias is not None
     assert_near(of_bias, expected.double().sum(0), torch.float32)
-    same, sums = triton_rows.bias_gradient(gradient, bias)
+    same, sums = triton_rows.relu_bias_gradients(gradient, bias)
     assert same is gradient
     assert sums is not None
     assert_near(sums, gradient.double().sum(0), torch.float32)
     bias.grad = torch.ones_like(bias)
-    assert triton_rows.bias_gradient(gradient, bias)[1] is None
+    assert triton_rows.relu_bias_gradients(gradient, bias)[1] is None
     assert torch.equal(bias.grad, 1 + sums)
 
 

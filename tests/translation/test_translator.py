@@ -236,7 +236,7 @@ class TestBatches:
         for batch in batches:
             shared = len(batch) - 1 + 1 / processes  # sentences that divide evenly among the processes
             assert len(batch) == 1 or shared * max(lengths[i] for i in batch) * width <= tokens
-            assert len(batch) * width <= max(60 + width, width)
+            assert len(batch) * width <= 60 * min(2, width) + width
         hands = min(processes, max(1, sum(lengths) * width // 1024))
         rounds = [batches[i : i + hands] for i in range(0, len(batches), hands)]
         for one, longest in [(one, max(lengths[i] for batch in one for i in batch)) for one in rounds]:
