@@ -171,6 +171,12 @@ def test_unknown_key_gives_a_suggestion(recipe: Path, command: str) -> None:
             2,
             "No space left on device; free some space, or set TMPDIR to a folder on another disk, for temporary files",
         ),
+        (
+            FileNotFoundError(2, "No usable temporary directory found"),  # of tempfile
+            2,
+            "No usable temporary directory found; free some space, or set TMPDIR to a folder on another disk, for "
+            "temporary files",
+        ),
         (MemoryError(), 2, "out of memory; close other programs, or use a smaller model, batch or beam ()"),
         (
             RuntimeError("DefaultCPUAllocator: no"),

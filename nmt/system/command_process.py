@@ -64,7 +64,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return USER_ERROR, _STDOUT_CLOSED
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EFBIG) and not error.filename:
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.ENOENT) and not error.filename:
             reason += "; free some space, or set TMPDIR to a folder on another disk, for temporary files"
         return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
     if is_oom(error):
