@@ -229,6 +229,19 @@ nmt.__main__.main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_before_a_command_begins_has_its_exit_code(repository: Path, number: signal.Signals) -> None:
+    program = f"""
+import signal, sys
+import nmt.cli
+nmt.cli.errors_explained = lambda *_: signal.raise_signal({int(number)})
+sys.argv[1:] = ["score", "hypothesis", "reference"]
+nmt.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, check=False)
+    assert done.returncode == 128 + number
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_terminated_command_leaves_no_temporary_files(
     recipe: Path, tmp_path: Path, repository: Path, number: signal.Signals
