@@ -171,6 +171,12 @@ def test_unknown_key_gives_a_suggestion(recipe: Path, command: str) -> None:
             2,
             "No space left on device; free some space, or set TMPDIR to a folder on another disk, for temporary files",
         ),
+        (
+            FileNotFoundError(2, "No usable temporary directory found"),  # of tempfile
+            2,
+            "No usable temporary directory found; free some space, or set TMPDIR to a folder on another disk, for "
+            "temporary files",
+        ),
         (MemoryError(), 2, "out of memory; close other programs, or use a smaller model, batch or beam ()"),
         (
             RuntimeError("DefaultCPUAllocator: no"),
@@ -221,6 +227,19 @@ nmt.__main__.main()
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_before_a_command_begins_has_its_exit_code(repository: Path, number: signal.Signals) -> None:
+    program = f"""
+import signal, sys
+import nmt.cli
+nmt.cli.errors_explained = lambda *_: signal.raise_signal({int(number)})
+sys.argv[1:] = ["score", "hypothesis", "reference"]
+nmt.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, check=False)
+    assert done.returncode == 128 + number
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

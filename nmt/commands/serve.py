@@ -75,7 +75,9 @@ def listening_socket(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"--host {host} --port {port}: cannot listen there: {error}; give another port") from None
+        raise ConfigError(
+            f"--host {host} --port {port}: cannot listen: {error}; give another address or port"
+        ) from None
 
 
 def _settings(request: ServeRequest, listener: socket.socket) -> Settings:

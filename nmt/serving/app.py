@@ -11,7 +11,7 @@ import time
 import traceback
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -172,12 +172,16 @@ class Server:
         file = "", b""
         try:
             if content_type.startswith("multipart/"):
-                given: Any = dict(form := await MultiPartParser(request.headers, _once(body), max_files=1).parse())
+                form = await MultiPartParser(request.headers, _once(body), max_files=1).parse()
+                given = _values(form.multi_items())
                 if isinstance(upload := given.get("file"), UploadFile):
                     file = upload.filename or "", await upload.read()
                 await form.close()
             else:
-                given = parse_json(body) if "json" in content_type else dict(parse_qsl(body.decode(), errors="strict"))
+                given = parse_json(body) if "json" in content_type else _values(_decoded(body.decode()))
+            if not isinstance(given, dict):
+                raise ValueError("expected a dictionary of parameters")
+            given = {name: value for name, value in given.items() if value not in (None, "")}
             fields = kind.model_validate(given)
         except ValidationError as error:
             faults = (f"parameter {'.'.join(map(str, fault['loc'][:1]))}: {fault['msg']}" for fault in error.errors())
@@ -232,6 +236,23 @@ class Server:
 
 def _json(content: Any, status: int = 200) -> Response:
     return Response(plain_json(content), status, media_type="application/json")
+
+
+def _decoded(form: str) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a form. Raises ValueError if a text in it is not encoded, part of which would be lost."""
+    for field in filter(None, form.split("&")):
+        if "=" not in field:
+            advice = "write the character & of a text as %26, and send JSON with content-type: application/json"
+            raise ValueError(f"found {field[:60]!r} in the form, expected name=value; {advice}")
+        yield from parse_qsl(field, keep_blank_values=True, errors="strict")
+
+
+def _values(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the parameters of a form by name: a list for one that is repeated, as `q` may be."""
+    values = dict[str, list[Any]]()
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: found if found[1:] else found[0] for name, found in values.items()}
 
 
 def _page() -> tuple[str, str]:

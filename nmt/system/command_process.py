@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 USER_ERROR, BUG = 2, 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_received = list[int]()  # signals that interrupt the process
 _STDOUT_CLOSED = "standard output is closed; redirect it to a file"
 
 
@@ -64,7 +65,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return USER_ERROR, _STDOUT_CLOSED
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EFBIG) and not error.filename:
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.ENOENT) and not error.filename:
             reason += "; free some space, or set TMPDIR to a folder on another disk, for temporary files"
         return USER_ERROR, f"{error.filename}: {reason}" if error.filename else reason
     if is_oom(error):
@@ -105,7 +106,8 @@ def run_to_exit(command_line: Callable[[], object]) -> None:
             _check_folder()
             command_line()
         except SystemExit as end:
-            code = end.code
+            # before it calls a command, Typer takes each signal for Ctrl-C
+            code = 128 + _received[0] if _received and end.code == 128 + signal.SIGINT else end.code
         sys.stdout.flush()
     except OSError as error:
         _discard_stdout()
@@ -122,6 +124,7 @@ def _interrupt(number: int, _frame: object) -> None:
     """Raise KeyboardInterrupt, so that temporary files are removed; further signals do not interrupt that."""
     for other in _SIGNALS[1:]:
         signal.signal(other, signal.SIG_IGN)
+    _received.append(number)
     raise KeyboardInterrupt(number)
 
 

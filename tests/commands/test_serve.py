@@ -88,7 +88,7 @@ def test_options_that_cannot_work_are_explained(model: Path, tmp_path: Path, mon
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for arguments, message in (
-            (["--port", port], "Address already in use"), (["--host", "no.such.invalid"], "cannot listen there"),
+            (["--port", port], "Address already in use"), (["--host", "no.such.invalid"], "cannot listen"),
             (["--port", "0", "--api-keys", write_lines(tmp_path / "none", " ")], "there is no key in it"),
             (["--port", "0", "-m", tmp_path / "absent"], "absent"),
             (["--port", "0", "--url", "example.org"], "--url: found example.org, expected an address such as https://"),

@@ -86,7 +86,22 @@ def test_json_and_forms_of_both_kinds_have_one_answer(running: Running, translat
     assert translate(running, q=text) == (200, expected)
     for body in (raw, encoded):
         assert send(running, "translate", body, "application/x-www-form-urlencoded")[2] == expected
-    assert send(running, "translate", *multipart(None, **{**GOOD, "q": text}))[2] == expected
+    assert send(running, "translate", *multipart(None, **{**GOOD, "q": text, "alternatives": ""}))[2] == expected
+    assert translate(running, q=text, format=None, alternatives=None, api_key=None) == (200, expected)
+
+
+def test_form_loses_no_text(running: Running) -> None:
+    texts, kind = ["the cat sleeps .", "", "the dog sleeps ."], "application/x-www-form-urlencoded"
+    repeated = urlencode([("q", text) for text in texts] + [("source", "en"), ("target", "it"), ("format", "")]) + "&"
+    assert send(running, "translate", repeated.encode(), kind)[2] == translate(running, q=texts)[1]
+    for body in (b"source=en&target=it&q=Tom & Ann", json.dumps(GOOD).encode()):
+        status, _, content = send(running, "translate", body, kind)
+        assert (status, content["error"].partition(";")[2]) == (
+            400,
+            " write the character & of a text as %26, and send JSON with content-type: application/json",
+        )
+    body = b"source=en&target=it&source=it&q=a"
+    assert "parameter source: Input should be a valid string" in send(running, "translate", body, kind)[2]["error"]
 
 
 @pytest.mark.parametrize(

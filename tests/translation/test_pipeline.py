@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from nmt.errors import DataError
 from nmt.kernels.compiling import library
 from nmt.system.console import AdvanceTo, Console
+from nmt.text.languages import _identifier
 from nmt.translation import pipeline
 from nmt.translation.pipeline import LineInput, foreign_input, read_batches, translate_stream
 from nmt.translation.sinks import StreamOutput, is_stream, open_output
@@ -397,6 +398,15 @@ def test_input_in_another_language_gives_a_warning(texts: list[str], language: s
         assert warning is None
     else:
         assert f"lines of the input are in {found}, but the model translates from {language}" in str(warning)
+
+
+def test_translation_needs_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container with a file system that is read-only."""
+    _identifier.cache_clear()
+    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
+    assert foreign_input(ITALIAN, "en") == (
+        "the language of the input is not checked: No such file or directory; set TMPDIR to a folder with free space"
+    )
 
 
 def test_warning_of_another_language_comes_before_the_translations(
