@@ -166,7 +166,8 @@ def _held_out(
     if len(chosen) < total or 2 * total > usable:
         raise DataError(
             f"{names}: too few different sentences of at most 1,000 characters that are in at most {MOST_PAIRS} pairs, "
-            f"to hold out {total:,} pairs, which may be half of the text; remove repeated lines, give a smaller "
+            "differ from their translations, and are not in a text of --valid or --test, to hold out "
+            f"{total:,} pairs, which may be half of the text; remove repeated lines, give a smaller "
             "--valid-size and --test-size, or these texts with --valid and --test"
         )
     rest = iter(chosen)

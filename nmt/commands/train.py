@@ -199,7 +199,8 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     """Yield a warning for each setting that probably does not fit the amount of text or the other settings."""
     tokens, train, stop = corpus.manifest.train.target.tokens, recipe.train, recipe.train.stop
     weights = recipe.model.weight_count(len(corpus.tokenizers.source), len(corpus.tokenizers.target))
-    passes = (stop.steps or 0) * train.accumulate * train.budget / tokens
+    batch = min(train.budget, tokens * train.length_groups)  # each length group has the text once at most
+    passes = (stop.steps or 0) * train.accumulate * batch / tokens
     advice = f"many for {tokens:,} target tokens of text; `nmt init` writes a recipe with settings that fit it"
     if train.init_from is None and weights > max(_FEW_WEIGHTS, _MOST_WEIGHTS * tokens):
         yield f"model: {weights / 1e6:,.1f} million weights are {advice}"

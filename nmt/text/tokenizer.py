@@ -76,6 +76,9 @@ class Tokenizer:
         if settings.min_frequency > 1:
             counts = Counter(chain.from_iterable(map(str.split, text)))
             frequent = {word for word, count in counts.items() if count >= settings.min_frequency}
+            if not frequent:
+                least = f"{settings.min_frequency:,} times; set it lower"
+                raise ConfigError(f"tokenizer.min_frequency: no word of the text occurs {least}")
             text = [" ".join(filter(frequent.__contains__, line.split())) for line in text]
             more["hard_vocab_limit"] = False
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:

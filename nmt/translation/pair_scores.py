@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress, islice
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
@@ -57,7 +58,8 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:
         sources, targets = zip(*sample, strict=True)
-        shuffled_pairs = zip(sources, targets[1:] + targets[:1], strict=True)
+        # in random order: by any distance, the targets of shifted lines or of repeated sources can be right ones
+        shuffled_pairs = zip(sources, Random(len(targets)).sample(targets, len(targets)), strict=True)
         shuffled = [score for score in scores(shuffled_pairs) if score < math.inf]
         if not shuffled:
             raise SettingError(key, f"every pair has a side of more than {_LONGEST:,} characters; remove the key")
@@ -65,7 +67,8 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
         share = float(np.mean(np.array(list(scores(sample))) <= limit))
         if share > _MOST_REMOVED:
             problem = f"{model} finds {share:.0%} of the pairs as improbable as shuffled ones"
-            raise SettingError(key, f"{problem}, so it was trained on other text; name a better model")
+            reason = "so it was trained on other text, or most pairs are wrong"
+            raise SettingError(key, f"{problem}, {reason}; name a better model, or correct the text")
         for score in scores(pairs):
             yield None if score > limit else f"{score:.2f} nats a token; pairs above {limit:.2f} are kept"
 

@@ -130,6 +130,9 @@ def test_sizes_are_those_requested_and_both_directions_hold_out_the_same_pairs(s
 
 def test_sizes_that_are_impossible_are_refused() -> None:
     assert "too few different sentences" in refused("text.en", "text.it", "--test-size", "190")
+    sides = (Path(f"text.{code}").read_text(encoding="utf-8").splitlines() for code in ("en", "it"))
+    write_tsv(Path("all.tsv"), list(zip(*sides, strict=True)))
+    assert "not in a text of --valid or --test" in refused("text.en", "text.it", "--valid", "all.tsv")
     write_tsv(Path("given.tsv"), [("One house.", "Una casa.")])
     options = ("--valid", "given.tsv", "--valid-size", "5")
     assert "--valid-size: this text is given with --valid" in refused("text.en", "text.it", *options)

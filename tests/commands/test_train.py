@@ -142,6 +142,9 @@ def test_model_and_steps_out_of_proportion_to_the_text_give_a_warning(texts: Pat
     ):
         assert warning.startswith(start)
         assert f"many for {tokens:,} target tokens of text; `nmt init` writes" in warning
+    # of a batch larger than the text, each length group has the text once: so many passes are what the epochs count
+    large = recipe_in(texts, f"run={tmp_path}/run", "train.batch_tokens=10000000", "train.stop.steps=100000")
+    assert "which read the text 400,000 times" in " ".join(doubtful_settings(large, corpus))
 
 
 def test_torchrun_does_not_restart_a_run(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

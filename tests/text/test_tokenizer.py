@@ -155,6 +155,8 @@ def test_training_without_text_raises() -> None:
     for line in (" \0", "word " * 2000):
         with pytest.raises(DataError, match="every line is empty or longer than 4192 bytes; put one sentence per line"):
             Tokenizer.train(["", line], TokenizerSettings(vocab_size=300))
+    with pytest.raises(ConfigError, match="min_frequency: no word of the text occurs 9,000 times; set it lower"):
+        Tokenizer.train(SENTENCES, TokenizerSettings(vocab_size=300, type="word", min_frequency=9000))
 
 
 def test_absent_or_damaged_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:

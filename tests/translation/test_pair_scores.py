@@ -70,6 +70,14 @@ def test_wrong_pairs_are_removed_and_counted(folder: Path, processes: int, monke
     assert corpus.manifest.train.kept == 300 - len(found)
 
 
+@pytest.mark.parametrize("numbers", [sorted([*range(150)] * 2), [*range(150)] * 2], ids=["neighbors", "halves"])
+def test_right_pairs_stay_where_sources_have_two_translations(folder: Path, numbers: list[int]) -> None:
+    """Such as a text that is sorted, or two texts with the same sources, as for distillation."""
+    pairs = [(f"{n} people were here", f"{n} persone erano qui, {i} volte") for i, n in enumerate(numbers)]
+    write_tsv(folder / "train.tsv", pairs)
+    assert prepare(recipe_in(folder), QUIET).manifest.train.kept == 300
+
+
 def test_the_best_model_of_another_run_is_another_filter(folder: Path) -> None:
     prepare(recipe_in(folder, "data.filters.scored_by=a/best"), QUIET)
     assert why_stale(recipe_in(folder, "data.filters.scored_by=elsewhere/a/best")) is None
