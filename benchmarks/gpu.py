@@ -44,9 +44,9 @@ from torch.profiler import ProfilerActivity, profile
 from nmt.batching.batch import Batch, Sizes, assemble
 from nmt.commands.train import train
 from nmt.config import CorpusFile, Data, Languages, ModelSettings, Recipe, RuntimeSettings, TrainSettings, load_recipe
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError
 from nmt.kernels.device import choose_device, kernels_for
 from nmt.kernels.machine import collect_garbage_rarely

@@ -37,8 +37,8 @@ from nmt.config import (
     TrainSettings,
     load_recipe,
 )
-from nmt.decoding.engine import TorchEngine
-from nmt.decoding.native_engine import NativeEngine
+from nmt.decoding.engine import NativeEngine
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.kernels.native import laid_out
 from nmt.kernels.reference import Precision
 from nmt.model import checkpoint

@@ -183,6 +183,7 @@ def test_update_sends_a_batch_at_once_and_receives_its_results_at_once(variant: 
         updater = Updater(model, tiny_recipe(), OTHER)
         source, target = (Sentences.of(side) for side in zip(*PAIRS, strict=True))
         batches = [assemble([(source, target)] * groups) for groups in (1, 3)]
+        updater.update(batches, 0, 80)  # sends the table of positions
         device.transfers.update(sent=[], received=[])
         found = updater.update(batches, 1, 80)
         assert device.transfers == {"sent": [numbers_in(batch) for batch in batches], "received": [1]}

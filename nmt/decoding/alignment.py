@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config import ModelSettings
-from nmt.decoding.native_engine import Engine
+from nmt.decoding.engine import Engine
 from nmt.decoding.results import Pair
 from nmt.errors import ModelError
 from nmt.kernels.constant_products import Floats

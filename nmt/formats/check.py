@@ -7,9 +7,9 @@ translations by teacher forcing: where all agree, the two are the same function,
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Pair
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import DataError, ModelError
 from nmt.model.stored import LoadedModel
 from nmt.text.normalize import normalize

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, NamedTuple, TypeVar
 
-from nmt.decoding.native_engine import Engine, RemoteEngine, SearchRequest
+from nmt.decoding.engine import Engine, RemoteEngine, SearchRequest
 from nmt.text.items import Line
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation

@@ -23,7 +23,7 @@ from nmt.config import RuntimeSettings, override_decode
 from nmt.config.loading import first_problem
 from nmt.config.section import SettingError
 from nmt.decoding.alignment import align
-from nmt.decoding.native_engine import Engine, NativeEngine
+from nmt.decoding.engine import Engine, NativeEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced
 from nmt.errors import ConfigError
@@ -44,7 +44,7 @@ from nmt.translation.sharing import shared
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nmt.decoding.engine import TorchEngine
+    from nmt.decoding.torch_engine import TorchEngine
     from nmt.translation.internals import Attention, Step
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
@@ -430,7 +430,7 @@ def engine_for(models: Sequence[LoadedModel], runtime: RuntimeSettings, threads:
     def torch_engine() -> "TorchEngine":
         import torch
 
-        from nmt.decoding.engine import TorchEngine
+        from nmt.decoding.torch_engine import TorchEngine
 
         if threads is not None:
             torch.set_num_threads(threads)

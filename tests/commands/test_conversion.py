@@ -16,8 +16,8 @@ import torch
 from nmt.batching.batch import Rows
 from nmt.commands.conversion import export
 from nmt.config import DecodeSettings, Languages, ModelSettings, RuntimeSettings, TokenizerSettings
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.results import Pair
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError, DataError, ModelError
 from nmt.formats import ctranslate2
 from nmt.formats.check import EXACT, ROUNDED, compare_exported

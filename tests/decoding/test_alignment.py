@@ -8,8 +8,8 @@ import pytest
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.alignment import align, anchors, best_heads, default_heads, word_links
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.results import Forced, Head, Pair
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ModelError
 from nmt.model.stored import AlignmentHeads
 from nmt.model.transformer import Transformer, attention_weights

@@ -1,146 +1,164 @@
-"""Models that translate: batches in one process, their order, threads and errors; ensembles.
+"""The engine without torch against the one with it, and what it does with a model that is not what it claims to be."""
 
-Ensembles are compared with the mean of the probabilities of their members, by hand and by brute force. For worker
-processes see test_workers.py.
-"""
-
-import itertools
-import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
-from nmt.config import MaxLength, TokenizerSettings
-from nmt.decoding.engine import TorchEngine
+from nmt.config import RuntimeSettings
+from nmt.decoding.engine import NativeEngine, RemoteEngine
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
-from nmt.errors import ModelError
-from nmt.kernels.device import kernels_for
-from nmt.model.stored import check_same_vocabulary
-from nmt.model.transformer import Transformer
-from nmt.text.tokenizer import Tokenizer, Tokenizers
-from tests.builders import log_probs_without_cache, tiny_model
-from tests.decoding.reference_search import assert_same, only, sequence_log_prob
+from nmt.decoding.results import Head, Pair
+from nmt.decoding.torch_engine import TorchEngine
+from nmt.errors import ConfigError, ModelError
+from nmt.kernels.compiling import library
+from nmt.kernels.native_search import SearchBatch, search
+from nmt.model.stored import LoadedModel, read_arrays, read_model
+from nmt.translation.translator import Translator, engine_for
+from tests.builders import save_model, tiny_loaded_model, tiny_tokenizers
+
+pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
+TOKENIZERS = tiny_tokenizers()
+RUNTIME = RuntimeSettings(device="cpu", precision="fp32")
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    assert torch.get_num_threads() == request.param
-    torch.set_num_threads(before)
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    save_model(folder, tiny_loaded_model(dim=64, feed_forward=64))
+    return read_model(folder)
 
 
-def engine_of(model: Transformer) -> TorchEngine:
-    """Return what divides batches among threads: on other devices one batch is computed at a time."""
-    return TorchEngine([model.for_inference(kernels_for(model.device))])
+@pytest.fixture(scope="module")
+def native(model: LoadedModel) -> NativeEngine:
+    engine = engine_for([model], RUNTIME, 2)
+    assert isinstance(engine, NativeEngine)
+    return engine
 
 
-def test_results_are_in_order_and_each_thread_computes_alone(threads: int) -> None:
-    torch_threads = []
-
-    def double(batch: int) -> int:
-        torch_threads.append(torch.get_num_threads())
-        return 2 * batch
-
-    assert engine_of(tiny_model(1)).run(double, range(20)) == list(range(0, 40, 2))
-    assert set(torch_threads) == {1}
-
-
-def test_engine_keeps_its_threads_while_another_one_computes(threads: int) -> None:
-    """Each of which changes the number of torch, as in a server of two models."""
-    engine = engine_of(tiny_model(1))
-    torch.set_num_threads(3)
-    assert engine.run(lambda batch: batch, [1, 2]) == [1, 2]
-    assert (engine.threads, torch.get_num_threads()) == (threads, threads)
-
-
-def test_error_of_a_batch_is_raised_and_the_rest_cancelled(threads: int) -> None:
-    started = []
-
-    def fail(batch: int) -> None:
-        started.append(batch)
-        if batch:
-            time.sleep(0.01)  # else other threads may be through all batches before this one cancels them
-        raise ValueError(f"batch {batch}")
-
-    with pytest.raises(ValueError, match="batch 0"):
-        engine_of(tiny_model(1)).run(fail, range(1000))
-    assert len(started) < 1000
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(4, 250), min_size=1, max_size=30), max_size=40),
+    st.sampled_from(
+        [
+            {},
+            {"beam": 1},
+            {"beam": 1, "log_probs": False},
+            {"beam": 4, "n_best": 3, "exact": True},
+            {"no_repeat_ngram": 2},
+            {"sampling": {"temperature": 1.0}, "n_best": 2},
+        ]
+    ),
+    st.booleans(),
+)
+def test_both_engines_find_the_same(
+    native: NativeEngine, model: LoadedModel, sentences: list[list[int]], options: dict[str, Any], with_prefixes: bool
+) -> None:
+    chosen = SearchOptions.model_validate({"beam": 3, "max_length": {"factor": 1, "extra": 4}, **options})
+    prefixes: Sequence[Sequence[int]] | None = [ids[:2] for ids in sentences] if with_prefixes else None
+    expected = TorchEngine.of_models([model.model], RUNTIME).search(sentences, chosen, prefixes)
+    found = native.search(sentences, chosen, prefixes)
+    assert [[one.tokens for one in best] for best in found] == [[one.tokens for one in best] for best in expected]
 
 
-def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
-    """Several threads run the same model; each collects the queries of its own batch."""
-    model = tiny_model(3, vocabulary=12)
-    pairs = [([4 + i % 8] * (1 + i % 5), [5 + i % 7] * (1 + i % 4)) for i in range(60)]
-    heads = [(0, 0), (1, 1)]
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = engine_of(model).force(pairs, 12, heads)
-        torch.set_num_threads(4)
-        together = engine_of(model).force(pairs, 12, heads)
-    finally:
-        torch.set_num_threads(before)
-    for one, other in zip(alone, together, strict=True):
-        np.testing.assert_allclose(other.attention, one.attention, atol=1e-5)
-        assert other.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
+IDS = st.lists(st.integers(4, 250), max_size=30)
 
 
-def mean_log_probs(models: list[Transformer], source: list[int], tokens: list[int]) -> Tensor:
-    """Return log of the mean probability of each next token, (T+1, V)."""
-    return torch.stack([log_probs_without_cache(model, source, tokens).exp() for model in models]).mean(0).log()
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(IDS, IDS), max_size=20),
+    st.integers(1, 200),
+    st.lists(st.sampled_from([(0, 0), (0, 1), (1, 0), (1, 1)]), max_size=3, unique=True),
+    st.sampled_from(
+        [
+            {},
+            {"norm": "post", "activation": "gelu"},
+            {"positions": "rotary", "output_bias": True},
+            {"activation": "swiglu"},
+        ]
+    ),
+    st.sampled_from(["fp32", "bf16", "int8"]),
+)
+def test_both_engines_force_the_same(
+    pairs: list[Pair], budget: int, heads: list[Head], changes: dict[str, Any], precision: str
+) -> None:
+    """In lower precisions, to what rounding makes of numbers of a random model."""
+    loaded = tiny_loaded_model(TOKENIZERS, dim=64, feed_forward=64, decoder_layers=2, **changes)
+    engine = engine_for([loaded], RUNTIME.model_copy(update={"precision": precision}), 2)
+    assert isinstance(engine, NativeEngine)
+    expected = TorchEngine.of_models([loaded.model], RUNTIME).force(pairs, budget, heads)
+    of_log_probs, of_attention = {"fp32": (1e-4, 1e-4), "bf16": (0.2, 0.1), "int8": (0.8, 0.2)}[precision]
+    for found, theirs in zip(engine.force(pairs, budget, heads), expected, strict=True):
+        np.testing.assert_allclose(
+            found.token_log_probs, theirs.token_log_probs, 1e-5 if precision == "fp32" else 0.05, of_log_probs
+        )
+        np.testing.assert_allclose(found.attention, theirs.attention, 0, of_attention)
+        assert found.attention.shape == theirs.attention.shape
 
 
-@pytest.mark.parametrize("options", [SearchOptions(beam=1), SearchOptions(beam=4, n_best=4)])
-def test_ensemble_of_a_model_with_itself_equals_the_model(options: SearchOptions) -> None:
-    model = tiny_model(3, vocabulary=12)
-    sentences = [[4, 5, 6, 3], [7, 3], [11, 9, 8, 5, 3]]
-    alone, twice = (search(models, sentences, options) for models in ([model], [model, model]))
-    for one, both in zip(alone, twice, strict=True):
-        assert_same(one, both)
+def test_torch_is_loaded_once_and_only_for_what_needs_it(model: LoadedModel) -> None:
+    loaded: list[TorchEngine] = []
+    torch_engine, laid_out = TorchEngine.of_models([model.model], RUNTIME), model.native("fp32")
+    assert laid_out is not None
+    engine = NativeEngine([laid_out], lambda: loaded.append(torch_engine) or torch_engine, 1)  # type: ignore[func-returns-value]
+    engine.search([[5, 6]], SearchOptions(n_best=2), [[7]])
+    engine.force([([5, 6], [7])], 100, [(0, 0)])
+    assert not loaded
+    for _ in range(2):
+        assert engine.torch_engine is torch_engine
+    assert loaded == [torch_engine]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
-    models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)]
-    source = [4, 5, 3]
-    options = SearchOptions(beam=40, n_best=5, max_length=MaxLength(factor=0, extra=4))
-    expected = []
-    for length in range(4):
-        for tokens in itertools.product([4, 5], repeat=length):
-            log_prob = sequence_log_prob(mean_log_probs(models, source, list(tokens)), tokens)
-            expected.append((log_prob / options.penalty(length + 1), list(tokens), log_prob))
-    expected.sort(reverse=True)
-    found = only(search(models, [source], options))
-    assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens, _ in expected[:5]]
-    for hypothesis, (_, _, log_prob) in zip(found, expected, strict=False):
-        assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+def test_a_search_that_does_not_fit_into_ram_is_halved_or_refused(
+    native: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences, options = [[5 + i, 6, 7] for i in range(9)], SearchOptions(beam=2)
+    expected = native.search(sentences, options)
+
+    def limited(models: Any, batch: SearchBatch, *rest: Any) -> Any:
+        if len(batch.sentences) > limit:
+            raise MemoryError
+        return search(models, batch, *rest)
+
+    monkeypatch.setattr("nmt.decoding.engine.search", limited)
+    limit = 2
+    assert native.search(sentences, options) == expected
+    limit = 0
+    with pytest.raises(ConfigError, match=r"a sentence of 4 tokens with a beam of 2 does not fit in RAM; use"):
+        native.search(sentences, options)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_hypotheses_do_not_depend_on_the_other_sentences(beam: int) -> None:
-    models = [tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)]
-    options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1.5, extra=3))
-    sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
-    for ids, found in zip(sentences, search(models, sentences, options), strict=True):
-        assert_same(found, only(search(models, [ids], options)))
+@pytest.mark.parametrize("change", ["missing", "added", "shape", "type"])
+def test_weights_of_another_model_are_refused(model: LoadedModel, tmp_path: Path, change: str) -> None:
+    """Kernels read as many numbers as the settings say: too few would be read from other memory."""
+    weights, name = load_file(model.file), "encoder.0.attention.output.bias"
+    if change == "missing":
+        del weights[name]
+    elif change == "added":
+        weights["more"] = np.zeros(3, np.float32)
+    else:
+        weights[name] = weights[name][:-1] if change == "shape" else weights[name].astype(np.float16)
+    save_model(tmp_path / "model", tiny_loaded_model(dim=64, feed_forward=64))
+    save_file(weights, tmp_path / "model" / "model.safetensors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt.system.files._check", lambda *_: None)  # digests, which an attacker can write, too
+        with pytest.raises(ModelError, match=r"model\.safetensors: (weight|cannot read the weights: its numbers)"):
+            Translator.load(tmp_path / "model", device="cpu")
 
 
-def test_different_tokenizers_raise() -> None:
-    one, other = (
-        Tokenizer.train([text] * 20, TokenizerSettings(vocab_size=269)) for text in ("abcd efgh", "ijkl mnop")
-    )
+def test_a_damaged_file_of_weights_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"\0" * 40):
+        (tmp_path / "weights").write_bytes(content)
+        with pytest.raises(ModelError, match="cannot read the weights"):
+            read_arrays(tmp_path / "weights")
 
-    directories = [Path("a"), Path("b"), Path("c")]
-    same = Tokenizer.from_bytes(one.to_bytes())
-    check_same_vocabulary(directories, [Tokenizers(one, one), Tokenizers(same, same), Tokenizers(one, same)])
-    with pytest.raises(ModelError, match=r"--model c: its target tokenizer is not that of a.*one prepared corpus"):
-        check_same_vocabulary(directories, [Tokenizers(one, one), Tokenizers(one, one), Tokenizers(one, other)])
-    with pytest.raises(ModelError, match="--model b: its source tokenizer"):
-        check_same_vocabulary(directories[:2], [Tokenizers(one, other), Tokenizers(other, other)])
+
+def test_a_remote_engine_sends_no_request_without_sentences(native: NativeEngine) -> None:
+    requests = list[object]()
+    remote = RemoteEngine(native, requests.append)
+    assert remote.search([], SearchOptions()) == remote.force([], 100) == requests == []

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.batching.batch import Rows
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced, Head, Pair
 from nmt.decoding.search import search
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS

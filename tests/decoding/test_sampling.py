@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.beam import draw
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import log_probs_without_cache, tiny_model

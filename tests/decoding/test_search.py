@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import MaxLength
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
 from nmt.decoding.search import search
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ModelError
 from nmt.kernels.reference import Kernels, Result, SearchSize
 from nmt.model.transformer import Transformer

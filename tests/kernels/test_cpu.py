@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from nmt.batching.batch import Rows, assemble
 from nmt.config import ModelSettings, RuntimeSettings
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels import compiling, cpu
 from nmt.kernels.cpu import CpuKernels, has_onednn

@@ -11,8 +11,8 @@ if torch.cuda.is_available():
 
 from nmt.batching.batch import Batch, assemble
 from nmt.config import MaxLength, ModelSettings
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.kernels.cuda import CudaKernels
 from nmt.kernels.reference import Kernels
 from nmt.model.transformer import Transformer

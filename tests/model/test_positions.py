@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import MaxLength
-from nmt.decoding.engine import TorchEngine
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.kernels.reference import PLAIN, rotary_angles, rotate_pairs
 from nmt.text.tokenizer import EOS
 from tests.builders import log_probs_without_cache, tiny_model

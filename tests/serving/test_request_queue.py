@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.engine import TorchEngine
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.serving.request_queue import RequestQueue, Submission
 from nmt.translation.translator import Translator
 from tests.builders import tiny_loaded_model

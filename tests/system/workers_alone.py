@@ -21,9 +21,9 @@ import pytest
 import torch
 
 from nmt.config import MaxLength, RuntimeSettings
-from nmt.decoding.engine import TorchEngine
-from nmt.decoding.native_engine import SearchRequest
+from nmt.decoding.engine import SearchRequest
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError, ModelError, NMTError
 from nmt.kernels.cpu import CpuKernels
 from nmt.system.console import Console

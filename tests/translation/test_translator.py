@@ -18,9 +18,9 @@ import nmt
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
 from nmt.decoding import engine
 from nmt.decoding.batches import balanced_batches, length_batches
-from nmt.decoding.engine import TorchEngine, classes_of_lengths
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Models, search
+from nmt.decoding.torch_engine import TorchEngine, classes_of_lengths
 from nmt.errors import ConfigError, DataError
 from nmt.kernels.cpu import CpuKernels
 from nmt.model.stored import LoadedModel
