@@ -242,7 +242,8 @@ def _heads_of_layer(heads: Tensor, kind: str, tokens: Tokens) -> Figure:
     most = 2 if len(heads) <= 4 and columns > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
     weights = heads.view(-1, across, rows, columns)
-    figure, panels = _draw_heads(weights, kind, tokens, (max(1.6, 0.21 * rows + 0.35), 6.4 / across))
+    inches = max(1.6, 0.21 * rows + 0.35), max(6.4 / across, 0.18 * columns)
+    figure, panels = _draw_heads(weights, kind, tokens, inches)
     for head, panel in enumerate(panels.flat, start=1):
         panel.set_title(f"head {head}")
     return figure
