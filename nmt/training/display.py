@@ -48,7 +48,7 @@ class TrainingDisplay:
             f"{record['loader_wait']:>5.1%} {'unknown' if left is None else format_seconds(left):>10}"
         )
         if self._live is not None:
-            self._live.update("" if at_log else Text(row, style="cyan"))
+            self._live.update("" if at_log else Text(row, style="cyan"), refresh=at_log)  # no old row below the next
         if at_log:
             self.console.info(row)
 
