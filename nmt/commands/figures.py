@@ -46,7 +46,8 @@ def figures(
     for reason in left_out:
         console.info(f"left out: {reason}")
     if any("missing from font" in str(warning.message) for warning in caught):
-        console.warn("boxes stand for characters of which no font was found; on Debian: apt install fonts-noto-cjk")
+        fonts = "DejaVu Sans lacks, as in Thai; for Chinese, Japanese and Korean, on Debian: apt install fonts-noto-cjk"
+        console.warn(f"boxes stand for characters that {fonts}")
 
 
 def _page(drawings: list[Drawing]) -> str:

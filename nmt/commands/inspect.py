@@ -13,7 +13,7 @@ from nmt.model.cache import bytes_to_decode
 from nmt.model.checkpoint import load_model
 from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
-from nmt.report.run_records import RunRecords
+from nmt.report.run_records import RunRecords, score_name
 from nmt.system.console import counted, printable
 from nmt.text.manifest import Manifest
 from nmt.training.display import format_seconds
@@ -60,7 +60,8 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
         directory = path / "last"
         with suppress(NMTError):  # a run may be incomplete, and its text may be gone
             run = RunRecords(path)
-            record |= {"validation": run.best, "test": {score["name"]: score["value"] for score in run.test_scores}}
+            scores = {score_name(score): score["value"] for score in run.test_scores}
+            record |= {"validation": run.best, "test": scores}
             record["pairs"] = Manifest.read(run.prepared).train.kept
     if not (directory / PROGRESS_FILE).exists():
         return None

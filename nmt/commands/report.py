@@ -39,7 +39,8 @@ def report(request: ReportRequest, console: Console) -> None:
 def check(request: ReportRequest) -> None:
     """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
     paths, reference, source = request.systems, request.reference, request.source
-    check_output(request.output, [*paths, *(path for path in (reference, source) if path is not None)])
+    files_of_runs = [file for path in paths for file in path.glob("*.*") if not file.suffix.startswith(".htm")]
+    check_output(request.output, [*paths, *files_of_runs, *filter(None, (reference, source))])
     distinct: dict[Path, Path] = {}
     for path in paths:
         if (first := distinct.setdefault(path.resolve(), path)) is not path:

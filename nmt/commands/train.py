@@ -21,7 +21,7 @@ from nmt.kernels.device import check_machine, choose_device, oom_explained, set_
 from nmt.kernels.machine import reuse_freed_ram
 from nmt.model.checkpoint import load_model, write_settings
 from nmt.model.stored import AlignmentHeads, read_configuration
-from nmt.report.run_records import read_test_scores
+from nmt.report.run_records import read_test_scores, score_name
 from nmt.system import distributed
 from nmt.system.console import Console, counted
 from nmt.system.files import json_digest, replace_link, write_output
@@ -268,7 +268,7 @@ def print_scores(run: RunDirectory, console: Console) -> None:
     """Print the recorded scores of the test text, then the signature of each metric."""
     scores = read_test_scores(run.path / "test.json")
     for score in scores:
-        console.result(f"test {' '.join(filter(None, (score.get('language'), score['name'])))} {score['value']:.2f}")
+        console.result(f"test {score_name(score)} {score['value']:.2f}")
     for name, signature in dict.fromkeys((score["name"], score["signature"]) for score in scores):
         console.result(f"signature of {name}: {signature}")
 

@@ -41,6 +41,7 @@ def length_drawings(corpus: PreparedCorpus) -> list[Drawing]:
     source, target = sides = np.stack(corpus.train.lengths(sample)) - 1  # (2, pairs), without `</s>`
     ratio = target / np.maximum(source, 1)
     pieces = histogram("lengths", "Pieces in a sentence", {"source": source, "target": target}, length_edges(sides))
+    pieces.figure.axes[0].locator_params(axis="x", integer=True)
     ratios = histogram("ratio", "Target pieces for each source piece", {"ratio": ratio}, RATIOS)
     ratios.figure.axes[0].set_xlabel("ratio, on a logarithmic scale")
     set_logarithmic(ratios.figure.axes[0], "x")

@@ -33,7 +33,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", INK, "#E69F00", "#56B4E9"
 # it is as large as the text of the page.
 WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
 # Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
-MARGINS = (0.5, 0.1, 0.42, 0.12)
+MARGINS = (0.55, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
 _LONGEST_NAME = 45  # characters in a legend
 _COLUMNS = 12  # letters of a title in an inch
@@ -100,7 +100,7 @@ LEGEND_LINE = 0.17  # inches
 def legend_below(figure: Figure, axes: Axes) -> None:
     """Draw a legend of all names of the axes, one a line of `LEGEND_LINE`, at the bottom of the figure."""
     names = axes.get_legend_handles_labels()
-    figure.legend(*names, loc="lower left", fontsize=8, frameon=False, labelspacing=0.2, borderpad=0)
+    figure.legend(*names, loc="lower left", fontsize=8, frameon=False, labelspacing=0.2, borderpad=0, handlelength=4)
 
 
 def new_chart(
@@ -111,7 +111,23 @@ def new_chart(
     inside = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
     figure = Figure(figsize=(width, height))
     panels = figure.subplots(rows, 1, sharex=True, squeeze=False, gridspec_kw=inside)
-    return figure, list(panels.flatten())
+    for axis in (axis for axes in panels.flat for axis in (axes.xaxis, axes.yaxis)):
+        axis.set_major_formatter(short_number)
+    return figure, list(panels.flat)
+
+
+def short_number(value: float, _: object = None) -> str:
+    """Return a number as a label of at most six characters, which fits into the margins of a chart.
+
+    >>> [short_number(value) for value in (0, 0.00015, 0.125, 5000, 12_500, 3.8e13)]
+    ['0', '1.5e-4', '0.125', '5000', '12.5k', '3.8e13']
+    """
+    if value == 0 or 0.01 <= abs(value) < 1000:
+        return f"{value:.3g}"
+    if 1000 <= abs(value) < 1e6:
+        return f"{value:.0f}" if abs(value) < 10_000 else f"{value / 1000:.3g}k"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 def set_logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
@@ -120,7 +136,7 @@ def set_logarithmic(axes: Axes, name: Literal["x", "y"]) -> None:
     axis: Any = getattr(axes, f"{name}axis")
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1,) if high > 1000 * low else (1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
+    axis.set_major_formatter(short_number)
     axis.set_minor_formatter(NullFormatter())
 
 

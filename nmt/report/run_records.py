@@ -145,6 +145,11 @@ def read_test_scores(file: Path) -> list[Record]:
     return scores
 
 
+def score_name(score: Record) -> str:
+    """Return the name of a score of the test text, with the language if there are several: `zh BLEU`."""
+    return " ".join(filter(None, (score.get("language"), score["name"])))
+
+
 def find_runs(folder: Path) -> dict[str, Path]:
     """Return the runs in a folder and up to two levels below it, by relative path; a link is not a second run.
 

@@ -23,16 +23,17 @@ from nmt.report.drawing import (
     legend_below,
     new_chart,
     set_logarithmic,
+    short_number,
 )
-from nmt.report.page import render, shown
+from nmt.report.page import render
 from nmt.report.run_records import Record, Row, RunRecords, columns_of, differing_settings, run_row, setting_text
 from nmt.report.translations import System
 from nmt.system.console import counted
 from nmt.text.languages import english_name
-from nmt.training.progress import perplexity
+from nmt.training.progress import perplexity_text
 
 _MOST_STEPS = 10  # of skipped updates
-_LABELLED = (0.5, 1.15, 0.42, 0.12)  # inches, with room for labels at the right end of lines
+_LABELLED = (0.55, 1.15, 0.42, 0.12)  # inches, with room for labels at the right end of lines
 # What runs cost, by the key of the log: name, label, factor, and what to consider.
 _COSTS = {
     "step": ("steps", "steps", 1, "A step of larger batches sees more text."),
@@ -53,7 +54,7 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
     loss_text, scores_text = "Without label smoothing.", "Greedy translations; the star is the best checkpoint."
     if valid:
         last, before = valid[-1], valid[max(0, len(valid) - 2)]
-        loss_text += f" A validation loss of {last['loss']:.3g} is a perplexity of {shown(perplexity(last['loss']))}."
+        loss_text += f" A validation loss of {last['loss']:.3g} is a perplexity of {perplexity_text(last['loss'])}."
         steps, gain = last["step"] - before["step"], last["bleu"] - before["bleu"]
         scores_text += f" The last {steps:,} steps changed BLEU by {gain:+.1f}." if steps else ""
     losses = [("training", "loss", train), ("validation", "loss", valid)]
@@ -67,7 +68,7 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
         figure, (axes,) = new_chart(margins=_LABELLED)
         for (label, key, records), colour, line in zip(curves, COLOURS, ("-", "--"), strict=False):
             if records:
-                end = f"{label} {shown(float(format(records[-1][key], '.3g')))}"
+                end = f"{label} {short_number(records[-1][key])}"
                 steps, values = _column(records, "step"), _column(records, key)
                 _plot(axes, steps, values, color=colour, linestyle=line, label=end)
             if (best := run.best) is not None and best in records:
@@ -98,7 +99,6 @@ def _small_drawings(run: RunRecords) -> list[Drawing]:
         _plot(axes, _column(run.train, "step"), values)
         axes.set(xlabel="step", xlim=(0, None), ylim=(0, 1.1 * max(values) or 1))
         axes.locator_params(nbins=4)
-        axes.yaxis.set_major_formatter(lambda value, _: shown(value) if value < 1000 else f"{value / 1000:,g}k")
         drawings.append(Drawing(f"training-{name}", title, caption, figure, subject=run.name))
     return drawings
 
@@ -162,7 +162,7 @@ def remarks(run: RunRecords) -> Iterator[str]:
         yield "The last validation is the best one: with more steps the model may still improve."
     padding, waiting = (fmean([record[key] for record in run.train] or [0]) for key in ("padding", "loader_wait"))
     if padding > 0.3:
-        yield f"{padding:.0%} of the target tokens in batches are padding; more length groups have less."
+        yield f"{padding:.0%} of the target tokens in batches are padding; a larger train.length_groups has less."
     if waiting > 0.1:
         yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
 

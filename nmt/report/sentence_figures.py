@@ -28,6 +28,7 @@ from nmt.model.attention import distances_between
 from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
+from nmt.text.readers import shortened
 from nmt.text.tokenizer import EOS
 from nmt.text.words import words
 from nmt.translation.internals import Attention, Step
@@ -149,7 +150,8 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
-        raise ConfigError(f"{text!r:.60}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}")
+        found = f"{shortened(text, 50)!r}: found {len(ids)} tokens"
+        raise ConfigError(f"{found}; figures are drawn of sentences of 1 to {_LONGEST}")
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # an exact search, so that the tree also shows hypotheses that a fast search drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
@@ -242,7 +244,8 @@ def _heads_of_layer(heads: Tensor, kind: str, tokens: Tokens) -> Figure:
     most = 2 if len(heads) <= 4 and columns > 6 else 4
     across = max(count for count in range(1, most + 1) if len(heads) % count == 0)
     weights = heads.view(-1, across, rows, columns)
-    figure, panels = _draw_heads(weights, kind, tokens, (max(1.6, 0.21 * rows + 0.35), 6.4 / across))
+    inches = max(1.6, 0.21 * rows + 0.35), max(6.4 / across, 0.18 * columns)
+    figure, panels = _draw_heads(weights, kind, tokens, inches)
     for head, panel in enumerate(panels.flat, start=1):
         panel.set_title(f"head {head}")
     return figure

@@ -139,7 +139,8 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
         values, (cycles, colour) = [score.value for score in scores], divmod(number, len(COLOURS))
         style: Any = {"fmt": "os^"[cycles % 3], "capsize": 3, "color": COLOURS[colour]}
         axes.errorbar(x_positions, values, margins, label=in_legend(system.name), **style)
-        lowest = int(np.argmin(values))
+        # one line has no interval
+        lowest = min(range(len(values)), key=lambda index: (len(buckets[index].lines) == 1, values[index]))
         named = f", {system.name}" if count > 1 else ""
         weakest.append(f"{buckets[lowest].name} {unit} ({scores[lowest].text}{named})")
     axes.set_xticks(range(len(buckets)), [f"{bucket.name}\n({len(bucket.lines):,})" for bucket in buckets])
@@ -165,7 +166,7 @@ def ranking(systems: Sequence[System], metric: int) -> dict[str, Any]:
     measured = [(system.bleu, system.chrf)[metric] for system in systems]
     best = int(np.argmax([system.scores[metric].value for system in systems]))
     comparisons = [compare(measured[best], system) for system in measured]
-    differences = [f"{-comparison.difference:+.2f} (p = {comparison.p_value:.3f})" for comparison in comparisons]
+    differences = [f"{0 - comparison.difference:+.2f} (p = {comparison.p_value:.3f})" for comparison in comparisons]
     differences[best] = "best"
     worse = [system for system, comparison in zip(systems, comparisons, strict=True) if comparison.significant]
     return {"best": systems[best], "score": systems[best].scores[metric], "worse": worse, "differences": differences}

@@ -25,6 +25,7 @@ _ACCELERATOR = re.compile(r"(?<![\w&])&(?=[^\W_])(?!\w+;)")
 _SIGN = re.compile(r"[^\w{}%\U0001f000-\U0001faff\u266a-\u266f]+")
 # Signs that are written next to an item in some languages, and apart from it in others.
 _BESIDE = re.compile(r"^[-+~€£№](?=\{)|(?<=\})%$")
+_LIST_MARK = re.compile(r" *\w{1,2}[.)]")
 _AROUND = "'\"()[]“”‘’«»（）「」"
 
 
@@ -42,7 +43,7 @@ def content_diff(source: str, text: str) -> ContentDiff:
     """Return the items and accelerators that a given translation of a line lacks, and those that it has too often.
 
     Of ICU messages, only the arguments are compared, since their texts are translated. Code in backticks is missing
-    only if a text has no backticks, and signs such as `>` are not compared: people translate both.
+    only if a text has no backticks, and signs such as `>` and marks of lists are not compared: people translate these.
     """
     required, present = (Counter(map(_compared, read(line).items)) for line in (source, text))
     for key in required | present:
@@ -65,6 +66,8 @@ def _compared(item: Item) -> str:
     argument = ICU_ARGUMENT.match(item.text)
     if item.text[0] == ":" and "`" in item.text:  # a role of reStructuredText, whose text is translated
         return item.text.partition("`")[0]
+    if _LIST_MARK.fullmatch(item.text):  # `1)` is `1）` or `1、` in Chinese
+        return "-"
     text = _BESIDE.sub("", item.text.strip(_AROUND))
     return argument[0] if argument else text or item.text
 
@@ -85,7 +88,8 @@ def without_items(line: str, substitute: str = " ") -> str:
 # possessive, and from the start of a run: otherwise long runs take quadratic time
 _NUMBER = re.compile(r"(?<!\d)(?<!\d[.,'’，])(?:\d{1,3}(?:[ \u202f]\d{3})++(?!\d)|\d++(?:[.,'’，]\d++)*+)")
 _MAGNITUDE = re.compile(
-    "hundred|thousand|[mbtr]illion|milion[ei]|miliard|cent[oi]|mille|mila\\b|[百千万萬亿億]|[〇零一二三四五六七八九]{2}",
+    "hundred|thousand|[mbtr]illion|milion[ei]|miliard|cent[oi]|mille|mila\\b|[百千万萬亿億]|[〇零一二三四五六七八九]{2}"
+    "|\\d0['’]?s\\b|年代",
     re.IGNORECASE,
 )
 
@@ -94,8 +98,8 @@ def lost_numbers(source: str, text: str) -> list[str]:
     """Return the numbers of three or more digits that occur in the source more often than in the text.
 
     Only their digits are compared, since 1,000.5 is 1.000,5 in other languages. No number is reported if either line
-    has a word for a magnitude or Chinese numerals: 1.5 million is 150万. Shorter numbers, which are often written as
-    words, and numbers inside protected items are not compared.
+    has a word for a magnitude, Chinese numerals or a decade: 1.5 million is 150万, 1970s is '70. Shorter numbers, which
+    are often written as words, and numbers inside protected items are not compared.
     """
     if not _NUMBER.search(source):
         return []

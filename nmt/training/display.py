@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nmt.config import Stop, TrainSettings
 from nmt.system.console import Console
-from nmt.training.progress import perplexity
+from nmt.training.progress import perplexity_text
 from nmt.training.validation import Evaluation
 
 HEADER = "     step   epoch    loss  perplexity      rate  tokens/s  wait       left"
@@ -48,7 +48,7 @@ class TrainingDisplay:
             f"{record['loader_wait']:>5.1%} {'unknown' if left is None else format_seconds(left):>10}"
         )
         if self._live is not None:
-            self._live.update("" if at_log else Text(row, style="cyan"))
+            self._live.update("" if at_log else Text(row, style="cyan"), refresh=at_log)  # no old row below the next
         if at_log:
             self.console.info(row)
 
@@ -88,8 +88,7 @@ def _loss_columns(loss: float) -> str:
     >>> _loss_columns(1.5), _loss_columns(2345.6)
     ('  1.500        4.48', '2.3e+03 > 1,000,000')
     """
-    shown = f"{perplexity(loss):.2f}" if loss < 13.8 else "> 1,000,000"
-    return f"{format(loss, '.3f' if loss < 1000 else '.1e'):>7} {shown:>11}"
+    return f"{format(loss, '.3f' if loss < 1000 else '.1e'):>7} {perplexity_text(loss):>11}"
 
 
 def format_seconds(seconds: float) -> str:

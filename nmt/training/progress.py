@@ -24,6 +24,15 @@ def perplexity(nll: float) -> float:
     return math.exp(min(nll, _LARGEST_EXPONENT))
 
 
+def perplexity_text(nll: float) -> str:
+    """Return the perplexity with two decimals, or that it is large.
+
+    >>> perplexity_text(1.5), perplexity_text(2345.6)
+    ('4.48', '> 1,000,000')
+    """
+    return f"{perplexity(nll):.2f}" if nll < 13.8 else "> 1,000,000"
+
+
 @dataclass
 class IntervalSums:
     """Sums over the updates since the last line of the log."""

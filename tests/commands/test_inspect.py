@@ -67,6 +67,11 @@ def test_run_has_its_training_record(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (record["step"], record["pairs"]) == (12, manifest["train"]["kept"])
     assert record["validation"]["step"] in (4, 8, 12)
     assert f"{record['step']} steps in" in as_text(inspect(tmp_path / "run"))
+    scores = [
+        {"language": code, "name": "BLEU", "value": value, "signature": ""} for code, value in (("it", 30), ("zh", 20))
+    ]
+    (tmp_path / "run" / "test.json").write_text(json.dumps(scores))
+    assert "test        it BLEU 30.00, zh BLEU 20.00" in as_text(inspect(tmp_path / "run"))
     # a checkpoint alone has no log and no text
     alone = inspect(tmp_path / "run" / "checkpoints" / "step-00000012")["training"]
     assert alone == {key: record[key] for key in ("step", "epoch", "target_tokens", "seconds")}

@@ -61,6 +61,19 @@ def test_curves_show_the_unsmoothed_loss_and_mark_the_best_validation(tmp_path: 
         assert list(curves(drawings[name]).values()) == [([10, 20], values)]
 
 
+def test_no_text_of_a_chart_is_cut_off(tmp_path: Path) -> None:
+    runs = [(1, 3.0, 0.0015, 2.0), (180_000, 3.0, 0.00035, 2.0), (60, 136_160.0, 50.0, 3.8e13)]
+    for number, (last, loss, rate, norm) in enumerate(runs):
+        changing = {"rate": rate, "gradient_norm": norm, "target_tokens_per_second": 12_500.0}
+        log = [train_line(step, step * loss / last, **changing) for step in (last, 2 * last)]
+        log += [validation_line(step, step * loss / last, 20.0) for step in (last, 2 * last)]
+        for drawing in drawings_of(tmp_path / str(number), *log).values():
+            box = drawing.figure.get_tightbbox()
+            assert box.x0 >= 0, drawing.name
+            assert box.x1 <= drawing.figure.get_figwidth(), drawing.name
+            assert len(drawing.caption) < 120
+
+
 @pytest.mark.parametrize(
     ("name", "losses", "validation", "remark"),
     [

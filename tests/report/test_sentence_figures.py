@@ -1,6 +1,7 @@
 """Figures of a sentence show the weights under their tokens, and the search whose result is the translation."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,15 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
         assert [label.get_text() for label in panels[0].get_yticklabels()] == rows
     sheet = [axes.images[0].get_array().data for axes in drawings["encoder-sheet"].figure.axes if axes.images]
     torch.testing.assert_close(torch.tensor(np.stack(sheet[:6])), encoder.flatten(0, 1))
+
+
+def test_labels_of_a_long_sentence_do_not_overlap_in_the_figures_of_layers() -> None:
+    source, weights = ["teacher"] * 60, torch.rand(1, 4, 60, 60)
+    drawings = attention_drawings(Attention(weights, weights, weights, source, ["<s>", *source]))
+    figure = drawings[-1].figure
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[2].get_xticklabels()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 @pytest.mark.parametrize(

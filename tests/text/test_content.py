@@ -25,6 +25,8 @@ def test_missing_and_surplus_items_by_hand(item: str) -> None:
         ("Run `git log`.", "Esegui questo.", ("`git log`",), ()),
         ("{n, plural, one {# file} other {# files}}", "{n, plural, other {# 个文件}}", (), ()),
         ("See :ref:`the text <a>`, {n}%", "Vedi :ref:`il testo <a>`, {n} %", (), ()),
+        ("1) Open {0}.", "1）打开 {0}。", (), ()),
+        ("1. Open [b]it[/b].", "1、打开。", ("b", "/b"), ()),
         ("See :ref:`a`, -{n}", "Vedi `a`, {n}", (":ref:",), ()),
         ("{n, plural, one {# file} other {# files}}", "# file", ("{n, plural,",), ()),
     ],
@@ -55,6 +57,8 @@ def test_accelerators_escapes_code_and_arguments_are_compared(
         ("in 1984 200 people", "nel 1984 duecento persone", []),
         ("in 1984", "一九八四年", []),
         ("at 10:00 in the centre", "in centro", []),
+        ("In the 1970s, of 1,000", "Negli anni '70", []),
+        ("2010年代的纽约", "New York in the ’10s", []),
         ("a Milan, 1984", "in Milan", ["1984"]),
     ],
 )
