@@ -112,7 +112,7 @@ def sentence_case(text: str, language: str, count: Callable[[str], int]) -> str:
         if match[0][1:] != word[1:] and not in_capitals:
             return match[0]  # an abbreviation, or a name such as `YouTube`
         is_name = count(name) < count(word) or (is_english and re.fullmatch(r"i(?:['’].*)?", word))
-        return name if is_name or match.start() == first else word
+        return name if is_name or (match.start() == first and match[0] != word) else word
 
     first = next((match.start() for match in _WORD.finditer(text)), 0)
     return _WORD.sub(changed, text)

@@ -128,9 +128,14 @@ def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple
         share = min(len(targets) - 1, min(inside) * len(targets) // len(words))
         run = best_run(len(targets), links, inside) or (share, share)
     # punctuation beside a word is inside only if it is so in the source
-    left = without_marks(text, *targets[run[0]]) if source[start].isalnum() else targets[run[0]]
-    right = without_marks(text, *targets[run[1]]) if source[end - 1].isalnum() else targets[run[1]]
-    return left[0], right[1]
+    left = without_marks(text, *targets[run[0]])[0] if source[start].isalnum() else targets[run[0]][0]
+    right = without_marks(text, *targets[run[1]])[1] if source[end - 1].isalnum() else targets[run[1]][1]
+    part = source[start:end]  # the 2 of H2O is a part of a word
+    is_in_word = source[:start][-1:].isalnum() or source[end:][:1].isalnum()
+    if is_in_word and part in text[left:right] and (part.isdecimal() or text[left:right] in source):
+        left = text.index(part, left)
+        right = left + len(part)
+    return left, right
 
 
 def _beside(place: int, source: str, text: str, links: Links) -> int:
@@ -150,7 +155,8 @@ def _beside(place: int, source: str, text: str, links: Links) -> int:
     else:
         return last if before else 0
     is_within = source[:place].rstrip()[-1:].isalnum()
-    return min(last, without_marks(text, start, end)[1] if is_within else end)
+    end = without_marks(text, start, end)[1] if is_within else end
+    return min(last, end + (source[:place][-1:] == " " == text[end : end + 1]))
 
 
 def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, begin: int = 0) -> str:

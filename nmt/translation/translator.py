@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress, islice
+from itertools import chain, compress, filterfalse, islice
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
@@ -56,6 +56,8 @@ _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment g
 
 # A term that makes a line less probable by so many nats was not in the training text (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
+# In a word, which is no place for an item: of a sign without a piece, the model has another form.
+_APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’‘´`](?=[^\W\d_])")
 
 Text = TypeVar("Text", str, Line)
 
@@ -302,6 +304,8 @@ class Translator:
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
         new_characters = {*line.text} - self._known_characters if options.search.protect else ()
         if signs := "".join(sorted(filter(self._is_unknown_sign, new_characters))):
+            apostrophe = next(filterfalse(self._is_unknown_sign, "'’"), r"\g<0>")
+            line = line._replace(text=_APOSTROPHE.sub(apostrophe, line.text))
             line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]

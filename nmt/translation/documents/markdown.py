@@ -31,9 +31,10 @@ _CODE = re.compile(
     rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
 )
-# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition.
-_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
-_DEFINITION = re.compile(r":[ \t]+")
+# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition
+# or a note.
+_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?|\[!\w+\]).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
+_DEFINITION = re.compile(r"(?:\[\^[^][]+\])?:[ \t]+")
 
 
 def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:

@@ -45,6 +45,13 @@ Term
 !!! note "not this"
     Body
 
+> [!NOTE]
+> Of GitHub
+
+[^1]: One note.
+[^two]: Two,
+    continued
+
 :::tip
 In a box
 :::
@@ -58,7 +65,8 @@ TEXTS = [
     "A paragraph of two lines with `not this`, a [link](http://x.org/a_(b) \"t\") and ![image](not_this.png). Hard\\\n"
     "break, **bold _and_ more**, a_b_c, 2 * 3 * 4 \\* 5 <b>x</b> <http://not.this>", "[x] one[^1]", "two continued",
     "three",
-    "quoted twice", "a", "b \\| `x`", "one", "two", "Term", "Defined", "Body", "In a box", "Setext",
+    "quoted twice", "a", "b \\| `x`", "one", "two", "Term", "Defined", "Body", "Of GitHub",
+    "One note.", "Two, continued", "In a box", "Setext",
     "See [the text][ref], and *[Ref][Ref]*.",
 ]  # fmt: skip
 
