@@ -241,9 +241,11 @@ def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
     from_unspaced = [bool(_WITHOUT_SPACES.match(source)) for source, _ in (before, after)]
     spaced = [text.isalnum() and not _UNSPACED.match(text) for _, text in (before, after)]
     if not between.items:
-        if any(_UNSPACED.match(text) for _, text in (before, after)) or not before[1]:
-            return NO_TEXT
-        return Line(" " if between.text or any(from_unspaced) else "")
+        to_unspaced = [bool(_UNSPACED.match(text)) for _, text in (before, after)]
+        if any(to_unspaced):  # the space beside a Chinese name in another text stays
+            is_copied = any(from_unspaced) and not all(to_unspaced)
+            return Line(" " if between.text and is_copied else "")
+        return Line(" " if before[1] and (between.text or any(from_unspaced)) else "")
     left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and between.items[0].role != "closing")
     right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and between.items[-1].role != "opening")
     return between._replace(text=f"{left}{between.text}{right}")

@@ -34,7 +34,7 @@ from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
-from nmt.text.typography import sentence_case
+from nmt.text.typography import is_title, sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
 from nmt.translation.options import Choices, TranslateOptions, check_types, checked, checked_options
@@ -310,20 +310,22 @@ class Translator:
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
+        in_title = is_title(line.text, self.languages.source)
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
-            return [self._unit(part, options) for part in parts]
+            return [self._unit(part, options, in_title) for part in parts]
         count = len(units(start, options.longest_source, self._count, options.to))
-        return [begun_unit(joined(parts[:count]), start), *(self._unit(part, options) for part in parts[count:])]
+        begun = begun_unit(joined(parts[:count]), start)
+        return [begun, *(self._unit(part, options, in_title) for part in parts[count:])]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizers.source.encode(text))
 
-    def _unit(self, part: Line, options: TranslateOptions) -> Unit:
+    def _unit(self, part: Line, options: TranslateOptions, in_title: bool) -> Unit:
         before, core, after = placing.edges(part)
         text = placing.text_and_places(core)[0]
         if options.search.typography:
-            text = sentence_case(text, self.languages.source, self._count)
+            text = sentence_case(text, self.languages.source, self._count, in_title)
         return Unit(before, core, after, NO_TEXT, text)
 
     def _is_unknown_sign(self, character: str) -> bool:

@@ -298,6 +298,11 @@ def test_halves_of_a_text_without_spaces_have_a_space_between_translations(befor
     assert str(gap(NO_TEXT, (before, "t"), (after, "M"))) == space
 
 
+@pytest.mark.parametrize(("before", "space"), [("猫", " "), ("t", "")])
+def test_a_space_beside_a_chinese_name_stays(before: str, space: str) -> None:
+    assert str(gap(Line(" "), (before, "猫"), ("i", "M"))) == space
+
+
 @pytest.mark.parametrize(
     ("source", "prefix", "text", "expected"),
     [
@@ -339,6 +344,7 @@ def test_diff_lists_missing_and_surplus_content() -> None:
 def test_diff_lists_items_that_only_the_translation_has() -> None:
     options = options_for({"cat": "gatto #1"})
     assert options.diff(read("The {0} cat"), read("Il {0} gatto #1")) == NO_DIFF
+    assert options.diff(read("§ 5. The cat"), read("§ 5. Il gatto #1")) == NO_DIFF  # no list
     assert options.diff(read("The {0} cat"), Line("Il \ufffc gatto #1 > {1}", read("{0}").items)).surplus == ("{1}",)
 
 
@@ -355,6 +361,12 @@ def test_an_apostrophe_without_a_piece_divides_no_word(known: str, typed: str) -
 
 def test_half_of_a_pair_is_beside_the_same_word() -> None:
     assert str(place(read("See the <b>page"), "Vedi la pagina", [(0, 0), (1, 1), (2, 2)])) == "Vedi la <b>pagina"
+
+
+def test_a_part_of_a_sentence_is_no_title(translator: Translator) -> None:
+    options = replace(translator.options(), longest_source=14)
+    units = translator._units("the cat saw Tom York Bank", "", options)
+    assert [unit.text for unit in units] == ["the cat saw", "Tom York Bank"]
 
 
 @pytest.fixture
