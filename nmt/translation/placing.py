@@ -130,9 +130,8 @@ def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple
     # punctuation beside a word is inside only if it is so in the source
     left = without_marks(text, *targets[run[0]])[0] if source[start].isalnum() else targets[run[0]][0]
     right = without_marks(text, *targets[run[1]])[1] if source[end - 1].isalnum() else targets[run[1]][1]
-    part = source[start:end]  # the 2 of H2O is a part of a word
-    is_in_word = source[:start][-1:].isalnum() or source[end:][:1].isalnum()
-    if is_in_word and part in text[left:right] and (part.isdecimal() or text[left:right] in source):
+    part, around = source[start:end], f" {source} "[start : end + 2].strip()
+    if part != around and part in text[left:right] and (part.isdecimal() or text[left:right] in source):  # 2 of H2O
         left = text.index(part, left)
         right = left + len(part)
     return left, right
