@@ -29,6 +29,11 @@ Words = tuple[str, ...]
 _LONGEST = 200  # characters of a term
 
 
+def _words(text: str) -> Words:
+    """Return words, in which both apostrophes are the same."""
+    return tuple(_WORD.findall(text.replace("’", "'")))
+
+
 class Term(NamedTuple):
     """A required translation, and the span of the source that it translates."""
 
@@ -45,7 +50,7 @@ class Glossary:
         for source, target in terms.items():
             _check_term("glossary", source, target)
         self.terms = {normalize(source): normalize(target) for source, target in terms.items()}
-        self._by_words = {tuple(_WORD.findall(source)): target for source, target in self.terms.items()}
+        self._by_words = {_words(source): target for source, target in self.terms.items()}
         self._lengths = sorted({*map(len, self._by_words)} - {0}, reverse=True)
 
     def fingerprint(self) -> str:
@@ -70,7 +75,7 @@ class Glossary:
                 )
                 raise DataError(f"{path}:{number}: {found}: {line[:60]!r}; correct the line, or remove it")
             _check_term(f"{path}:{number}", source, targets[0])
-            words = tuple(_WORD.findall(normalize(source)))
+            words = _words(normalize(source))
             if words in seen:
                 problem = f"'{source}' is on line {seen[words]} already"
                 raise DataError(f"{path}:{number}: {problem}; keep one of the lines, since a term has one translation")
@@ -83,10 +88,10 @@ class Glossary:
     def matches(self, line: str) -> list[Term]:
         """Return the target terms that the translation of a line must contain, one for each match, in order."""
         matched_words = list(_WORD.finditer(line))
-        words, matches, start = [word[0] for word in matched_words], list[Term](), 0
+        words, matches, start = _words(line), list[Term](), 0
         while start < len(words):
             for end in (start + length for length in self._lengths if start + length <= len(words)):
-                exact = tuple(words[start:end])
+                exact = words[start:end]
                 small = tuple(word[0].lower() + word[1:] for word in exact)
                 target = self._by_words.get(exact) or self._by_words.get(small)
                 if target:

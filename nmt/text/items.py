@@ -141,9 +141,9 @@ _KNOWN = (
     rf"|\*{{2,3}}|~~|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-7]{{3}}|e)(?:\[[\d;]*m)?|\\\((?:[^()]|\([^()]*+\))*+\)"
     rf"|{_START}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))[^\s\"<>|:*?]*(?<![.,;!?)])"
     rf"|\\(?:{_LATEX})(?![A-Za-z])|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
-    # :name, :smile:, @:key, !name, ~name, --option, name()
+    # :name, :smile:, @:key, !name, ~name, --option, -o, name()
     rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
-    rf"|{_START}--[a-z][\w-]*|@:\([\w.]+\)"
+    rf"|{_START}-(?:-[a-z][\w-]*|[A-Za-z](?![\w-]))|@:\([\w.]+\)"
     r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
     # numbers of versions and addresses, not those with groups of three digits
     r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:[-+]?[a-z]+(?:\.?\d+)*)?(?:[/:]\d+)?(?![\w])"
@@ -153,7 +153,8 @@ _KNOWN = (
     r"|(?<![\w-])\d+(?:-\d+){3,}(?:-X)?(?![\w-])|(?<![\w+])\+(?=(?:[ ().-]?\d){8})\d{1,3}(?:[ .-]?(?:\d+|\(\d+\)))++"
     r"|(?<!\w)(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,}(?!\w)"
     # paths, patterns of files, signs between spaces, the mark of a list, emoticons
-    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|{_START}[~.]{{1,2}}/[\w.-]*\w|{_START}(?:\*\*/)?\*\.\w+"
+    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|{_START}/[a-z][\w-]++(?!/)"
+    rf"|{_START}[~.]{{1,2}}/[\w.-]*\w|{_START}(?:\*\*/)?\*\.\w+"
     rf"|{_START}(?:&&|::|!==?|<3|\$[$@#?!*])(?![^\s.,?\"])"
     r"|(?<!\S)-*+[<>=^~#@|\\*_·][<>=^~#@|\\*_·»-]*+(?!\S)|^ *»+(?= )"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
@@ -163,7 +164,7 @@ _KNOWN = (
 _SPLIT, _SPLIT_BBCODE = re.compile(f"({_KNOWN})"), re.compile(f"({_KNOWN}|{_BBCODE})")
 # Signs that every item has, and few lines have: a search for them takes a tenth of the time of a split.
 _SIGNS = re.compile(
-    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|\(\)|\b0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
+    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|-[A-Za-z](?!\w)|\(\)|\b0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
     r"|[:;]['-]?[()DPOp]|\bv\d"
     r"|^ *(?:[-–—]|\w{1,2}[.)])"
 )
@@ -171,7 +172,7 @@ _SIGNS = re.compile(
 _CHUNK, _LETTER = re.compile(rf"([^\s{UNSPACED_TEXT}]+)"), re.compile(r"[^\W\d]")
 _CODE = re.compile(
     r"[{}<>^_=~\\]|\$(?!\d)|(?<!\d)%(?=[\w{(<])|[#@](?=\w)|[A-Za-z]\+[A-Za-z]"
-    r"|[A-Za-z0-9]{2}\.(?:[a-z][a-z0-9]|[A-Z]{3,4}\b)|[a-z]\[\d*\]|::"
+    r"|[A-Za-z0-9/][A-Za-z0-9]\.(?:[a-z][a-z0-9]|[A-Z]{3,4}\b)|/[\w-]{2,}\.[A-Za-z]|[a-z]\[\d*\]|::"
 )
 _AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}

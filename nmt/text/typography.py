@@ -2,11 +2,11 @@
 
 >>> apply_typography("zh", '他说 "你好" , 然后走了.')
 '他说“你好”，然后走了。'
->>> sentence_case("TOM AND I SAW THE WORLD CUP.", "en", lambda word: 1 + (word == "tom"))
+>>> sentence_case("TOM AND I SAW THE WORLD CUP.", "en", lambda word: 1 + (word == "tom"), in_title=False)
 'Tom and I saw the world cup.'
 >>> restored_case("Tom ed io abbiamo visto la coppa del mondo.", "TOM AND I SAW THE WORLD CUP.", "it")
 'TOM ED IO ABBIAMO VISTO LA COPPA DEL MONDO.'
->>> sentence_case("A Tale of Yorkshire Towns", "en", lambda word: 1)
+>>> sentence_case("A Tale of Yorkshire Towns", "en", lambda word: 1, in_title=True)
 'A tale of yorkshire towns'
 >>> restored_case("Un racconto delle città di yorkshire", "A Tale of Yorkshire Towns", "it")
 'Un racconto delle città di Yorkshire'
@@ -87,23 +87,25 @@ def is_in_capitals(text: str) -> bool:
     return is_cased and text == text.upper() != text.lower() and (len(words) > 1 or len(letters) > _SHORT)
 
 
-def _is_title(text: str) -> bool:
+def is_title(text: str, language: str) -> bool:
+    """Whether a whole line is an English title; a part of a sentence may have as many names."""
     words = _WORD.findall(text)
     capitals = sum(word[0].isupper() for word in words)
     return (
-        len(words) >= _TITLE_WORDS
+        primary_code(language) == "en"
+        and len(words) >= _TITLE_WORDS
         and capitals >= _TITLE_SHARE * len(words)
         and all(word[0].isupper() for word in words if len(word) > _SHORT)
     )
 
 
-def sentence_case(text: str, language: str, count: Callable[[str], int]) -> str:
-    """Return a text in sentence case if it is in capitals or an English title, else unchanged.
+def sentence_case(text: str, language: str, count: Callable[[str], int], in_title: bool) -> str:
+    """Return a text in sentence case if it is in capitals or in a title, else unchanged.
 
     A word begins with a capital if it has fewer tokens, by `count`, than in lowercase, as names have.
     """
     is_english, in_capitals = primary_code(language) == "en", is_in_capitals(text)
-    if not in_capitals and not (is_english and _is_title(text)):
+    if not in_capitals and not in_title:
         return text
 
     def changed(match: re.Match[str]) -> str:
@@ -112,7 +114,7 @@ def sentence_case(text: str, language: str, count: Callable[[str], int]) -> str:
         if match[0][1:] != word[1:] and not in_capitals:
             return match[0]  # an abbreviation, or a name such as `YouTube`
         is_name = count(name) < count(word) or (is_english and re.fullmatch(r"i(?:['’].*)?", word))
-        return name if is_name or match.start() == first else word
+        return name if is_name or (match.start() == first and match[0] != word) else word
 
     first = next((match.start() for match in _WORD.finditer(text)), 0)
     return _WORD.sub(changed, text)
@@ -124,4 +126,4 @@ def restored_case(text: str, source: str, language: str) -> str:
         return upper(text, language)
     words = [word for word in _WORD.findall(source) if len(word) > _SHORT]
     capitals = {word.lower(): upper("i", language) + word[1:] if word[0] == "I" else word for word in words}
-    return _WORD.sub(lambda match: capitals.get(match[0], match[0]), text) if _is_title(source) else text
+    return _WORD.sub(lambda match: capitals.get(match[0], match[0]), text)

@@ -93,12 +93,12 @@ class TranslateOptions:
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
         """Return the difference in content outside of items: terms, accelerators, numbers, invented items."""
-        terms, generated = self.terms(normalize(source.text)), translation.text.replace(ITEM, " ")
+        terms, generated = self.terms(normalize(source.text)), translation.text
         missing = tuple(term.text for term in missing_terms(terms, translation.text))
         if not self.search.protect:
             return ContentDiff(missing)
         for term in terms:
-            generated = generated.replace(term.text, " ")
+            generated = generated.replace(term.text, ITEM)
         lost, added = accelerators(source.text, translation.text)
         missing += (*lost, *lost_numbers(source.text, translation.text))
         return ContentDiff(missing, (*invented_items(generated), *added))

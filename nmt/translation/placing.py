@@ -128,9 +128,13 @@ def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple
         share = min(len(targets) - 1, min(inside) * len(targets) // len(words))
         run = best_run(len(targets), links, inside) or (share, share)
     # punctuation beside a word is inside only if it is so in the source
-    left = without_marks(text, *targets[run[0]]) if source[start].isalnum() else targets[run[0]]
-    right = without_marks(text, *targets[run[1]]) if source[end - 1].isalnum() else targets[run[1]]
-    return left[0], right[1]
+    left = without_marks(text, *targets[run[0]])[0] if source[start].isalnum() else targets[run[0]][0]
+    right = without_marks(text, *targets[run[1]])[1] if source[end - 1].isalnum() else targets[run[1]][1]
+    part, around = source[start:end], f" {source} "[start : end + 2].strip()
+    if part != around and part in text[left:right] and (part.isdecimal() or text[left:right] in source):  # 2 of H2O
+        left = text.index(part, left)
+        right = left + len(part)
+    return left, right
 
 
 def _beside(place: int, source: str, text: str, links: Links) -> int:
@@ -150,7 +154,8 @@ def _beside(place: int, source: str, text: str, links: Links) -> int:
     else:
         return last if before else 0
     is_within = source[:place].rstrip()[-1:].isalnum()
-    return min(last, without_marks(text, start, end)[1] if is_within else end)
+    end = without_marks(text, start, end)[1] if is_within else end
+    return min(last, end + (source[:place][-1:] == " " == text[end : end + 1]))
 
 
 def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, begin: int = 0) -> str:
@@ -235,9 +240,11 @@ def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
     from_unspaced = [bool(_WITHOUT_SPACES.match(source)) for source, _ in (before, after)]
     spaced = [text.isalnum() and not _UNSPACED.match(text) for _, text in (before, after)]
     if not between.items:
-        if any(_UNSPACED.match(text) for _, text in (before, after)) or not before[1]:
-            return NO_TEXT
-        return Line(" " if between.text or any(from_unspaced) else "")
+        to_unspaced = [bool(_UNSPACED.match(text)) for _, text in (before, after)]
+        if any(to_unspaced):  # the space beside a Chinese name in another text stays
+            is_copied = any(from_unspaced) and not all(to_unspaced)
+            return Line(" " if between.text and is_copied else "")
+        return Line(" " if before[1] and (between.text or any(from_unspaced)) else "")
     left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and between.items[0].role != "closing")
     right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and between.items[-1].role != "opening")
     return between._replace(text=f"{left}{between.text}{right}")

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress, islice
+from itertools import chain, compress, filterfalse, islice
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
@@ -34,7 +34,7 @@ from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
-from nmt.text.typography import sentence_case
+from nmt.text.typography import is_title, sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
 from nmt.translation.options import Choices, TranslateOptions, check_types, checked, checked_options
@@ -56,6 +56,8 @@ _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment g
 
 # A term that makes a line less probable by so many nats was not in the training text (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
+# In a word, which is no place for an item: of a sign without a piece, the model has another form.
+_APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’‘´`](?=[^\W\d_])")
 
 Text = TypeVar("Text", str, Line)
 
@@ -302,24 +304,28 @@ class Translator:
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
         new_characters = {*line.text} - self._known_characters if options.search.protect else ()
         if signs := "".join(sorted(filter(self._is_unknown_sign, new_characters))):
+            apostrophe = next(filterfalse(self._is_unknown_sign, "'’"), r"\g<0>")
+            line = line._replace(text=_APOSTROPHE.sub(apostrophe, line.text))
             line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]
         line = line._replace(text=normalizer_of(self.languages.source)(line.text))
+        in_title = is_title(line.text, self.languages.source)
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
-            return [self._unit(part, options) for part in parts]
+            return [self._unit(part, options, in_title) for part in parts]
         count = len(units(start, options.longest_source, self._count, options.to))
-        return [begun_unit(joined(parts[:count]), start), *(self._unit(part, options) for part in parts[count:])]
+        begun = begun_unit(joined(parts[:count]), start)
+        return [begun, *(self._unit(part, options, in_title) for part in parts[count:])]
 
     def _count(self, text: str) -> int:
         return len(self.tokenizers.source.encode(text))
 
-    def _unit(self, part: Line, options: TranslateOptions) -> Unit:
+    def _unit(self, part: Line, options: TranslateOptions, in_title: bool) -> Unit:
         before, core, after = placing.edges(part)
         text = placing.text_and_places(core)[0]
         if options.search.typography:
-            text = sentence_case(text, self.languages.source, self._count)
+            text = sentence_case(text, self.languages.source, self._count, in_title)
         return Unit(before, core, after, NO_TEXT, text)
 
     def _is_unknown_sign(self, character: str) -> bool:

@@ -46,6 +46,7 @@ def test_terms_in_text_without_spaces_begin_and_end_with_whole_characters() -> N
 def test_exact_case_has_priority() -> None:
     glossary = Glossary({"may": "potere", "May": "maggio"})
     assert targets_of(glossary, "May we come in May? We may. MAY") == ["maggio", "maggio", "potere"]
+    assert targets_of(Glossary({"Tom’s": "di Tom"}), "Tom's and Tom’s") == ["di Tom", "di Tom"]
     assert targets_of(Glossary({"us": "noi"}), "She lives in the US. Us?") == ["noi"]
 
 

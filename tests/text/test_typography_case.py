@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.typography import lower, restored_case, sentence_case
+from nmt.text.typography import is_title, lower, restored_case, sentence_case
 
 KNOWN = {"Tom", "York", "the", "good", "saw", "and", "drove", "new", "very", "to", "hat"}
 
@@ -20,6 +20,7 @@ def count(word: str) -> int:
         ("I'M THE GOOD ONE", "I'm the good one"),
         ("EXIT!", "Exit!"),
         ("Hold The Hat", "Hold the hat"),
+        ("to York Institute Towns", "to York institute towns"),  # a part of a sentence
         ("The BBC Saw Tom on YouTube", "The BBC saw Tom on YouTube"),
         # abbreviations, names and sentences stay
         *((text, text) for text in ("USA", "I", "A 1", "Tom York", "Tom saw the USA.", "How far is New York?")),
@@ -28,17 +29,17 @@ def count(word: str) -> int:
     ],
 )  # fmt: skip
 def test_texts_get_the_case_of_sentences(text: str, expected: str) -> None:
-    assert sentence_case(text, "en", count) == expected
+    assert sentence_case(text, "en", count, is_title(text, "en")) == expected
 
 
 def test_titles_are_english() -> None:
-    assert sentence_case("Hold The Hat", "de", count) == "Hold The Hat"
-    assert sentence_case("I COME HERE", "it", count) == "I come here"
+    assert not is_title("Hold The Hat", "de")
+    assert sentence_case("I COME HERE", "it", count, in_title=False) == "I come here"
 
 
 @given(st.text(st.characters(codec="ascii")) | st.text("aB iI.'1", max_size=12))
 def test_only_the_case_changes_and_capitals_come_back(text: str) -> None:
-    changed = sentence_case(text, "en", count)
+    changed = sentence_case(text, "en", count, is_title(text, "en"))
     assert changed.upper() == text.upper()
     if changed != text and text == text.upper():
         assert restored_case(changed, text, "it") == text
@@ -48,5 +49,6 @@ def test_only_the_case_changes_and_capitals_come_back(text: str) -> None:
 def test_turkish_and_azerbaijani_have_two_letters_i(language: str) -> None:
     assert restored_case("istanbul çok ılık", "ISTANBUL IS VERY MILD", language) == "İSTANBUL ÇOK ILIK"
     assert restored_case("istanbul tarihi", "The Istanbul History Book", language) == "İstanbul tarihi"
-    assert sentence_case("BİR KIZ İLE IŞIK", language, lambda word: word in ("ile", "ışık")) == "Bir kız İle Işık"
+    changed = sentence_case("BİR KIZ İLE IŞIK", language, lambda word: word in ("ile", "ışık"), in_title=False)
+    assert changed == "Bir kız İle Işık"
     assert lower("I", "it") == "i"

@@ -34,7 +34,7 @@ from nmt.translation.placing import edges, gap, place, place_terms
 from nmt.translation.result import Alternative, Unit
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
-from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model, tiny_loaded_model
+from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model, tiny_loaded_model, tiny_tokenizers
 
 DIAGONAL: Links = [(i, i) for i in range(9)]
 PARTS = ["<b>", "</b>", "<i>", "</i>", "<br/>", "{\\an8}", "{0}", "{1}", "%s", "%d", "cat", "moon.", " ", "(", "我"]
@@ -71,6 +71,8 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("a <b>b</b> <i>c</i>", "c b a", [(2, 0), (1, 1), (0, 2)], "<i>c</i> <b>b</b> a"),
         ("the <b>cat</b>", "वह बिल्ली बेचता है।", [(0, 0), (1, 2)], "वह बिल्ली <b>बेचता</b> है।"),
         ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
+        # in a word
+        ("H<sub>2</sub>O, a<i>b</i>", "H2O, c", DIAGONAL, "H<sub>2</sub>O, <i>c</i>"),
         # without links: at the same share of the words
         ("See <a href='x>y'>this</a>.", "Vedi questo.", [], "Vedi <a href='x>y'>questo</a>."),
         ("x <b>y</b>", "", [], "<b></b>"),
@@ -296,6 +298,11 @@ def test_halves_of_a_text_without_spaces_have_a_space_between_translations(befor
     assert str(gap(NO_TEXT, (before, "t"), (after, "M"))) == space
 
 
+@pytest.mark.parametrize(("before", "space"), [("猫", " "), ("t", "")])
+def test_a_space_beside_a_chinese_name_stays(before: str, space: str) -> None:
+    assert str(gap(Line(" "), (before, "猫"), ("i", "M"))) == space
+
+
 @pytest.mark.parametrize(
     ("source", "prefix", "text", "expected"),
     [
@@ -337,11 +344,29 @@ def test_diff_lists_missing_and_surplus_content() -> None:
 def test_diff_lists_items_that_only_the_translation_has() -> None:
     options = options_for({"cat": "gatto #1"})
     assert options.diff(read("The {0} cat"), read("Il {0} gatto #1")) == NO_DIFF
+    assert options.diff(read("§ 5. The cat"), read("§ 5. Il gatto #1")) == NO_DIFF  # no list
     assert options.diff(read("The {0} cat"), Line("Il \ufffc gatto #1 > {1}", read("{0}").items)).surplus == ("{1}",)
 
 
 def test_signs_without_a_piece_are_kept(translator: Translator) -> None:
     assert re.sub("[^½№²]", "", translator.translate("№ the cat ½ x²").text) == "№½²"
+
+
+@pytest.mark.parametrize(("known", "typed"), ["'’", "’'", "'´", "'`"])
+def test_an_apostrophe_without_a_piece_divides_no_word(known: str, typed: str) -> None:
+    loaded = tiny_loaded_model(tiny_tokenizers([f"it{known}s a cat"], 268))
+    translator = Translator(loaded, RuntimeSettings(device="cpu"))
+    assert translator.translate(f"it{typed}s a cat").text == translator.translate(f"it{known}s a cat").text
+
+
+def test_half_of_a_pair_is_beside_the_same_word() -> None:
+    assert str(place(read("See the <b>page"), "Vedi la pagina", [(0, 0), (1, 1), (2, 2)])) == "Vedi la <b>pagina"
+
+
+def test_a_part_of_a_sentence_is_no_title(translator: Translator) -> None:
+    options = replace(translator.options(), longest_source=14)
+    units = translator._units("the cat saw Tom York Bank", "", options)
+    assert [unit.text for unit in units] == ["the cat saw", "Tom York Bank"]
 
 
 @pytest.fixture

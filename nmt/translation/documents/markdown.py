@@ -29,11 +29,13 @@ _CODE = re.compile(
     rf"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|{_MATHEMATICS}"
     r"|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
     rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
-    r"|<[^<>\s][^<>]*>|\\[^\w\s]|\*+|~~|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)|(?:\\| {2,})\n)"
+    r"|<[^<>\s][^<>]*>|\\[^\w\s]|(?<!\w)(?:\w*+\\_)++\w*+"
+    r"|\*++(?=\S)|(?<=\S)\*++|~~|(?<!\w)_++(?=\S)|(?<=\S)_++(?!\w)|(?:\\| {2,})\n)"
 )
-# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition.
-_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
-_DEFINITION = re.compile(r":[ \t]+")
+# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition
+# or a note.
+_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?|\[!\w+\]).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
+_DEFINITION = re.compile(r"(?:\[\^[^][]+\])?:[ \t]+")
 
 
 def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
@@ -87,7 +89,7 @@ def _line(text: str, labels: Collection[str]) -> Line:
             elif name in opened:
                 inside = pieces[opened.pop(name) + 2 : index]
                 label = "".join(piece for number, piece in enumerate(inside) if number % 3 != 2)
-                is_label = code == "]" and normalizeReference(label) in labels
+                is_label = code in ("]", "][]") and normalizeReference(label) in labels
                 item = Item(f"][{label}]" if is_label else code, "closing", name)
             parts.append(code_line(item))
     return joined(parts)

@@ -25,7 +25,7 @@ _TAG = re.compile(
     r"(</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}|(?<=[.!?…\"”])\s+[-–—](?=[^\W\d])"
     rf"|(?<=[.!?…])\s+[-–—]\s+(?=[\"'“‘«¿¡]?[^\W\d_{_SMALL}]))"
 )
-_DASH = r"[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))"
+_DASH = r"(?:[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))|(?:>>+|[♪♫]+)\s*(?=\S))"
 # The start of a line that belongs to another speaker than the line before.
 _SPEAKER = re.compile(rf"\s*(?:<(?!v)[^<>]*>|\{{\\[^{{}}]*\}})*(?:{_DASH}|<v[\s.>])")
 # Spaces and the dash of a speaker, which are no part of the text.

@@ -94,11 +94,11 @@ def test_damaged_file_is_an_error_with_its_line(name: str, text: str, message: s
 
 
 def test_dashes_of_speakers_are_no_part_of_the_text() -> None:
-    cue = "<i>-Yes.\n {\\an8}– «No.</i>\n-5 degrees\n- - and\nmore -- and"
+    cue = "<i>-Yes.\n {\\an8}– «No.</i>\n-5 degrees\n- - and\nmore -- and\n>> D.\n♪ E ♪"
     document = read("srt", f"00:00:01 --> 00:00:02\n{cue}")
-    assert texts(document) == ["Yes.", "«No.</i> -5 degrees", "- and more -- and"]
-    made = iter("ABC")
-    assert translated(document, lambda _: next(made)).decode().endswith("\n<i>-A\n {\\an8}– B\n- C")
+    assert texts(document) == ["Yes.", "«No.</i> -5 degrees", "- and more -- and", "D.", "E ♪"]
+    made = iter("ABCDE")
+    assert translated(document, lambda _: next(made)).decode().endswith("\n<i>-A\n {\\an8}– B\n- C\n>> D\n♪ E")
 
 
 @pytest.mark.parametrize(
