@@ -141,9 +141,9 @@ _KNOWN = (
     rf"|\*{{2,3}}|~~|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-7]{{3}}|e)(?:\[[\d;]*m)?|\\\((?:[^()]|\([^()]*+\))*+\)"
     rf"|{_START}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))[^\s\"<>|:*?]*(?<![.,;!?)])"
     rf"|\\(?:{_LATEX})(?![A-Za-z])|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
-    # :name, :smile:, @:key, !name, ~name, --option, -o, name()
+    # :name, :smile:, @:key, !name, ~name, --option, -o, name(); a capital after a dash may begin a sentence
     rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
-    rf"|{_START}-(?:-[a-z][\w-]*|[A-Za-z](?![\w-]))|@:\([\w.]+\)"
+    rf"|{_START}-(?:-[a-z][\w-]*|(?:[a-z]|(?<=[^.!?…\s] -)[A-Z])(?![\w-]))|@:\([\w.]+\)"
     r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
     # numbers of versions and addresses, not those with groups of three digits
     r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:[-+]?[a-z]+(?:\.?\d+)*)?(?:[/:]\d+)?(?![\w])"

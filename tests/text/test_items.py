@@ -67,6 +67,7 @@ def test_ordinary_text_has_no_items(text: str) -> None:
         ("a List<Array<T>>", ["List<Array<T>>"]),
         ("1. First", ["1."]),
         ("- First", ["-"]),
+        ("-I saw -X. -E poi?", ["-X"]),
         ("%s%d of [the terms](https://b.org)", ["%s", "%d", "[", "](https://b.org)"]),
         ("[i](a word)[/i], [a](see b)", ["[i]", "[/i]"]),
         ("It is $5 million, not $5.50 or $20.", []),
