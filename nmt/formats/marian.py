@@ -322,7 +322,7 @@ def _tags(ids: Mapping[str, int]) -> dict[str, str]:
         raise ValueError(f"it has one tag, {min(codes)}, but tags choose one of several target languages")
     tags: dict[str, str] = {}
     for piece, code in sorted(codes.items(), key=lambda item: ("Hans" not in item[1], len(item[1]), item[1])):
-        primary = {"cmn": "zh"}.get(primary_code(code), primary_code(code))
+        primary = primary_code(code)
         names = (primary, f"{primary}-{re.split('[-_]', code)[-1]}", code.replace("_", "-"))
         name = next((name for name in names if name not in tags.values()), None)
         if name is not None:
@@ -332,9 +332,9 @@ def _tags(ids: Mapping[str, int]) -> dict[str, str]:
 
 def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path) -> Languages:
     source, _, target = (given or "").partition("-")
-    languages = [code if code and is_language(code) else None for code in foreign.languages]
-    source = source or (primary_code(languages[0]) if languages[0] else "")
-    targets = tags or ([target] if target else [primary_code(languages[1])] if languages[1] else [])
+    named = [primary_code(code) if code and is_language(code) else "" for code in foreign.languages]
+    source = source or named[0]
+    targets = tags or list(filter(None, [target or named[1]]))
     if tags and target:
         problem = f"found the target {target}, but the model translates into {', '.join(tags)}"
         raise ConfigError(f"--languages: {problem}; give the source alone, as in --languages {source}")
