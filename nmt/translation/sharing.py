@@ -2,16 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from nmt.system.distributed import scatter_map, world_size
-from nmt.system.workers import WorkerPool, can_fork
+from nmt.system.workers import Item, Result, WorkerPool, can_fork
 
 if TYPE_CHECKING:
     from nmt.translation.translator import Translator
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def shared(

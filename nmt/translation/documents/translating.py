@@ -27,7 +27,7 @@ from nmt.translation.documents.xliff import read_xliff
 from nmt.translation.options import Choices, TranslateOptions, checked_options
 from nmt.translation.pipeline import differing_at, first_few
 from nmt.translation.result import Translation
-from nmt.translation.translator import Translator
+from nmt.translation.translator import Text, Translator
 
 _XML = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
 # How formats declare their encoding.
@@ -49,7 +49,7 @@ _READERS: dict[Format, Read] = {
 
 
 # Yields lines in batches with their translations, as `Translator.translate_batches`.
-TranslateBatches = Callable[[Iterable[Line], TranslateOptions], Iterator[tuple[list[Line], list[Translation]]]]
+TranslateBatches = Callable[[Iterable[Text], TranslateOptions], Iterator[tuple[list[Text], list[Translation]]]]
 
 
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -73,7 +73,7 @@ def _document_of(content: Content) -> Document:
 
 
 def translate_document(
-    translate_batches: TranslateBatches,
+    translate_batches: TranslateBatches[Line],
     document: Document,
     options: TranslateOptions,
     advance: Callable[[int], object] = lambda count: None,
