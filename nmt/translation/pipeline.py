@@ -226,13 +226,11 @@ def translate_stream(
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
     """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
     try:
-        language_name, lines = found_instead(texts, language), counted(len(texts), "line")
+        detected = found_instead(texts, language)
     except OSError as error:  # py3langid unpacks its model into a temporary file
         return f"the language of the input is not checked: {error.strerror}; set TMPDIR to a folder with free space"
-    return (
-        language_name
-        and f"the first {lines} of the input are in {language_name}, but the model translates from {language}"
-    )
+    lines = f"the first {counted(len(texts), 'line')} of the input"
+    return detected and f"{lines} are in {detected}, but the model translates from {language}"
 
 
 def differing_at(noun: str, places: Sequence[str]) -> str:
