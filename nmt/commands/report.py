@@ -90,12 +90,11 @@ def _attention_html(run: RunRecords, systems: Sequence[System]) -> Markup:
     """Return figures of attention and search for a sentence of the first text, or a warning why there are none."""
     from nmt.report.sentence_figures import chosen_sentence, sentence_drawings  # needs torch, unlike other pages
 
-    sources = systems[0].text.source or [] if systems else []
-    sentence = chosen_sentence(sources)
+    sentence = chosen_sentence(systems[0].text.source or []) if systems else None
+    if sentence is None:
+        return warning("No sentence is drawn: there is no translated text to take a sentence from.")
+    text = systems[0].text
     try:
-        if sentence is None:
-            raise ConfigError("there is no translated text to take a sentence from")
-        text = systems[0].text
         drawings = sentence_drawings(run.path, sentence, text.languages.target, with_layers=False)
     except NMTError as error:
         return warning(f"No sentence is drawn: {error}.")
