@@ -16,7 +16,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, new_directory, write_output
 from nmt.text.corpus import format_of, read_pairs, sample_of
-from nmt.text.direction import checked, known_direction, shown_direction, with_text_columns
+from nmt.text.direction import checked_sides, known_direction, shown_direction, with_text_columns
 from nmt.text.preparing.audit import Remark, findings
 from nmt.text.proposal import MOST_PAIRS, Setting, TextProfile, candidates, choose, distinct, held_out_size, propose
 from nmt.text.readers import SentencePair
@@ -56,10 +56,10 @@ def init(request: InitRequest, console: Console) -> None:
         model = None if request.initial is None else initial_description(request.initial, languages)
         given = [with_text_columns(corpus, languages) for corpus in chain.from_iterable(corpora.values())]
         for texts in corpora.values():
-            texts[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
+            texts[:] = [checked_sides(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
         as_given = [corpus for corpus in given if corpus in chain.from_iterable(corpora.values())]
         requested = (request.valid_size or 0) + (request.test_size or 0)
-        sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
+        sample = candidates(profile.counting(_pairs(corpora["train"], languages)), requested)
         profile.without_repetitions(sample, distinct(sample))
     with console.status("choosing validation and test text"):
         held_out = _held_out(request, profile, corpora, languages)

@@ -191,7 +191,7 @@ class TextProfile:
         self.characters = [0, 0]
         self.sample: list[SentencePair] = []
 
-    def counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+    def counting(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Yield the pairs without an empty side, and count all."""
         for pair in pairs:
             self.pairs += 1

@@ -20,7 +20,7 @@ from nmt.kernels.machine import thread_count
 from nmt.system.distributed import world_size
 from nmt.system.workers import batched
 from nmt.text.preparing.preparation import Judge
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 from nmt.translation.translator import Translator
 
 _SHUFFLED_ABOVE = 0.05
@@ -53,7 +53,7 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
     def scores(pairs: Iterable[Texts]) -> Iterator[float]:
         batches = batched(pairs, translator.batch_lines)
         # of several processes of torchrun, only the first one prepares
-        score_lists = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
+        score_lists = shared_map(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
         return chain.from_iterable(score_lists)
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:

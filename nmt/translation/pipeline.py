@@ -21,7 +21,7 @@ from nmt.text.tokenizer import EOS
 from nmt.text.words import pharaoh
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import plain_json
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
@@ -185,7 +185,7 @@ def _results(
     size = sum(len(line) for batch in first for line in batch.lines)
     is_full = any(len(batch.lines) >= source.batch_lines for batch in first) or size >= source.batch_lines * _LINE_BYTES
     is_long = is_full and _is_readable(source.stream)
-    return shared(translator, lambda batch: (batch, process(batch)), chain(first, batches), is_long)
+    return shared_map(translator, lambda batch: (batch, process(batch)), chain(first, batches), is_long)
 
 
 def translate_stream(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nmt.translation.translator import Translator
 
 
-def shared(
+def shared_map(
     translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item], is_long: bool = True
 ) -> Iterator[Result]:
     """Yield `work(batch)` for each batch, in order; `work` must have no side effects.

@@ -37,9 +37,9 @@ from nmt.text.sentences import units
 from nmt.text.typography import sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
-from nmt.translation.options import Choices, TranslateOptions, check_types, checked, checked_options
+from nmt.translation.options import Choices, TranslateOptions, check_types, checked_lines, checked_options
 from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,7 +182,7 @@ class Translator:
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read
             raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r}")
-        translations = chain.from_iterable(batch for _, batch in self.translate_batches(checked(lines), chosen))
+        translations = chain.from_iterable(batch for _, batch in self.translate_batches(checked_lines(lines), chosen))
         return list(translations) if isinstance(lines, Sequence) else translations
 
     def translate_file(
@@ -217,8 +217,8 @@ class Translator:
         """Yield lines in batches with their translations, in order; all processes share the batches of a long text."""
         batches = batched(lines, self.batch_lines)
         first = list(islice(batches, 2)) if self.process_count > 1 else []  # else each is read when it is needed
-        all_batches = chain(first, batches)
-        return shared(self, lambda batch: (batch, self.translate_lines(batch, options)), all_batches, len(first) > 1)
+        batches = chain(first, batches)
+        return shared_map(self, lambda batch: (batch, self.translate_lines(batch, options)), batches, len(first) > 1)
 
     def translate_lines(
         self, lines: Sequence[str | Line], options: TranslateOptions, prefixes: Sequence[str] | None = None
