@@ -23,22 +23,13 @@ def shared_map(
     is_main = threading.current_thread() is threading.main_thread()
     if world_size() > 1:
         return scatter_map(batches, work)
-    if is_long and translator.process_count > 1 and is_main and (not translator.engine.uses_cores or can_fork()):
-        return _in_processes(translator, work, batches)
-    return map(work, batches)
-
-
-def _in_processes(
-    translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item]
-) -> Iterator[Result]:
     engine = translator.engine
+    if not (is_long and translator.process_count > 1 and is_main and (not engine.uses_cores or can_fork())):
+        return map(work, batches)
 
     def begin() -> None:
         translator.engine = engine.for_worker(pool.call)
 
     advice = "give fewer --threads or a smaller decode.batch_tokens"
     pool = WorkerPool(work, translator.process_count, advice, begin, engine.answer)
-    try:
-        yield from pool.map(batches)
-    finally:
-        pool.close()
+    return pool.map(batches)

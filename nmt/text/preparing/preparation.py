@@ -13,7 +13,7 @@ Nothing is random: runs with different seeds can share a corpus.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import blake2b
 from itertools import compress, starmap
@@ -224,8 +224,7 @@ def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
 
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         processes = count or recipe.runtime.threads or available_cores()
-        with closing(WorkerPool(function, processes, "set runtime.threads to a smaller number")) as pool:
-            yield from pool.map(items)
+        return WorkerPool(function, processes, "set runtime.threads to a smaller number").map(items)
 
     files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
     return mapped if can_fork() and sum(path.stat().st_size for path in files) >= _SHARED_BYTES else map
