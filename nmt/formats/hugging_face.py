@@ -161,6 +161,8 @@ def _configurations(loaded: LoadedModel) -> dict[str, dict[str, Any]]:
         "tokenizer_class": "MarianTokenizer",
         "separate_vocabs": not tokenizers.shared,
         "model_max_length": POSITIONS,
+        "source_lang": languages.source,
+        "target_lang": languages.target[0],
     }
     files: dict[str, dict[str, Any]] = {
         "config.json": {**model, **ids},

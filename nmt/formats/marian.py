@@ -332,9 +332,9 @@ def _tags(ids: Mapping[str, int]) -> dict[str, str]:
 
 def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path) -> Languages:
     source, _, target = (given or "").partition("-")
-    named = [primary_code(code) if code and is_language(code) else "" for code in foreign.languages]
-    source = source or named[0]
-    targets = tags or list(filter(None, [target or named[1]]))
+    primary = partial(re.sub, "^[A-Za-z]+", lambda match: primary_code(match[0]))  # script and region stay
+    languages = [primary(code) if code and is_language(code) else "" for code in foreign.languages]
+    source, targets = source or languages[0], tags or [*filter(None, [target or languages[1]])]
     if tags and target:
         problem = f"found the target {target}, but the model translates into {', '.join(tags)}"
         raise ConfigError(f"--languages: {problem}; give the source alone, as in --languages {source}")

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.commands.conversion import export, import_model
+from nmt.config import Languages
 from nmt.errors import ConfigError, ModelError
 from nmt.formats.marian import _NATIVE, _WHOLE
 from nmt.model.checkpoint import load_model, weights_of
@@ -186,12 +188,13 @@ def test_our_own_export_is_imported_with_the_same_weights(
 ) -> None:
     from tests.commands.test_conversion import model as small_model
 
-    loaded = small_model(**settings)  # type: ignore[arg-type]
+    languages = Languages(source="en", target=("zh-Hant",))
+    loaded = replace(small_model(**settings), languages=languages)  # type: ignore[arg-type]
     save_model(tmp_path / "model", loaded)
     export(tmp_path / "model", tmp_path / "hf", "hf", "float32", lines, QUIET)
-    import_model(tmp_path / "hf", tmp_path / "back", "en-it", QUIET)
+    import_model(tmp_path / "hf", tmp_path / "back", None, QUIET)
     back = load_model(tmp_path / "back", CPU)
-    assert back.settings == loaded.settings
+    assert (back.settings, back.languages) == (loaded.settings, loaded.languages)
     before, after = weights_of(loaded.model), weights_of(back.model)
     assert before.keys() == after.keys()
     for name, weight in before.items():

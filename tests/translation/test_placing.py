@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config import RuntimeSettings
-from nmt.decoding import engine
+from nmt.decoding import torch_engine
 from nmt.decoding.forced_decoding import Forced
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Hypothesis
@@ -204,7 +204,7 @@ def test_each_text_between_items_is_searched_once(translator: Translator, monkey
         searched.append(len(sentences))
         return search(models, sentences, *rest)
 
-    monkeypatch.setattr(engine, "search", counting)
+    monkeypatch.setattr(torch_engine, "search", counting)
     list(translator.translate(["the cat", "the moon {0} sleeps", "a mat. The cat!", "{1} %s", "12:30 -", "the cat"]))
     assert sum(searched) == 5
 

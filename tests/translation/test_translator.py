@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.config import DecodeSettings, Languages, RuntimeSettings, TokenizerSettings
-from nmt.decoding import engine
+from nmt.decoding import torch_engine
 from nmt.decoding.batches import balanced_batches, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Models, search
@@ -263,7 +263,7 @@ class TestBatches:
                 raise torch.OutOfMemoryError("full")
             return search(models, sentences, *rest)
 
-        monkeypatch.setattr(engine, "search", small_machine)
+        monkeypatch.setattr(torch_engine, "search", small_machine)
         assert translated_texts(translator, SENTENCES, batch_tokens=10_000) == expected
         assert sizes == [6, 6, 3, 3, 1, 2, 3, 3, 1, 2]  # each is tried again when memory has been released
 
@@ -279,7 +279,7 @@ class TestBatches:
             return search(*arguments)
 
         expected = models.search([[5, 6]], SearchOptions())
-        monkeypatch.setattr(engine, "search", full)
+        monkeypatch.setattr(torch_engine, "search", full)
         monkeypatch.setattr(models.kernels, "release_memory", kept.clear)
         assert models.search([[5, 6]], SearchOptions()) == expected
 
@@ -289,7 +289,7 @@ class TestBatches:
         def full(*_: object) -> object:
             raise torch.OutOfMemoryError("full")
 
-        monkeypatch.setattr(engine, "search", full)
+        monkeypatch.setattr(torch_engine, "search", full)
         with pytest.raises(ConfigError, match="a sentence of 3 tokens with a beam of 5 does not fit"):
             TorchEngine([loaded.model]).search([[5, 6]], SearchOptions())
 

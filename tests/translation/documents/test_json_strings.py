@@ -91,7 +91,7 @@ def test_keys_limit_what_is_translated() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{\n "a": "b",\n}', "a:3: not JSON: Expecting property name"),
+        ('{\n "a": "b",\n c}', "a:3: not JSON: Expecting property name"),
         ('{"a": "b', "a:1: not JSON: Unterminated string starting at at column 7"),
         ("", "a:1: not JSON: Expecting value at column 1"),
         ('["a"] ["b"]', "a:1: not JSON: Extra data at column 7; for an object in each line, give --format jsonl"),
