@@ -103,17 +103,13 @@ def _check_are_new(request: InitRequest) -> None:
     if request.new_pieces and request.initial is None:
         raise ConfigError("--new-pieces: they are added to a trained model; name it with --from MODEL")
     for path in (request.output, *request.text, *(request.valid or ()), *(request.test or ())):
-        if not _is_utf8(path):
+        if str(path).encode(errors="ignore").decode() != str(path):
             raise ConfigError(f"{str(path)!a}: its name is not UTF-8, and so cannot be in a recipe; rename it")
     for path in (request.output, *request.held_out.values()):
         if os.path.lexists(path):
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
             )
-
-
-def _is_utf8(path: Path) -> bool:
-    return str(path).encode(errors="ignore").decode() == str(path)
 
 
 def _given_texts(request: InitRequest) -> dict[str, list[CorpusFile]]:
