@@ -11,7 +11,7 @@ from typing import BinaryIO
 from nmt.config import Recipe
 from nmt.errors import DataError
 from nmt.system.console import Console
-from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
+from nmt.system.files import check_output, disk_errors, lock_folder, output_file, sync_files
 from nmt.text.direction import check_languages
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
@@ -152,7 +152,7 @@ def _judge(recipe: Recipe) -> Judge | None:
 def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
     """Replace the files of the corpus in a directory by those of another folder, the manifest last."""
     files = sorted(path.relative_to(new) for path in new.rglob("*") if path.is_file())
-    settle(new / file for file in files)
+    sync_files(new / file for file in files)
     PREPARED.write(directory)  # without content: no corpus until all files are there
     for link in filter(Path.is_symlink, (directory / "train", directory / "valid")):
         link.unlink()  # its target does not belong to this corpus

@@ -111,10 +111,9 @@ def _page_of_files(request: ReportRequest, reference: Path) -> str:
     source = None if request.source is None else lines[request.source]
     common = Text(f"Against {reference.name}", languages, source, lines[reference])
     systems = [System(name, common, lines[file]) for file, name in short_names(request.systems).items()]
-    sections = (
-        {"Comparison": translations.comparison_html(systems)}
-        if more
-        else {"Translations": translations.samples_html(systems[0])}
-    )
+    if more:
+        sections = {"Comparison": translations.comparison_html(systems)}
+    else:
+        sections = {"Translations": translations.samples_html(systems[0])}
     sections["Quality"] = translations.quality_html(systems)
     return render_page(" and ".join(system.name for system in systems), sections)

@@ -195,17 +195,17 @@ def _text_answers(
 
 def _rejoined(pieces: Sequence[str], lines: Sequence[str]) -> list[str]:
     """Return the pieces of a text with other lines, which have the spaces around those that they replace."""
-    made = list(pieces)
+    translated = list(pieces)
     for index, (piece, line) in enumerate(zip(pieces[::2], lines, strict=True)):
         if piece.strip():
-            made[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
-    return made
+            translated[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
+    return translated
 
 
-def _spans(pieces: Sequence[str], made: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
+def _spans(pieces: Sequence[str], translated: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
     """Return the aligned words of a text: start and end in the source, start and end in the translation."""
     spans, source, target = list[list[int]](), 0, 0
-    for index, (piece, text) in enumerate(zip(pieces, made, strict=True)):
+    for index, (piece, text) in enumerate(zip(pieces, translated, strict=True)):
         links = lines[index // 2].alignment if index % 2 == 0 else None
         for first, end, *others in linked_spans(piece, text, links or ()):
             spans.append([source + first, source + end, *(target + position for position in others)])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def shared_map(
     translator: "Translator", work: Callable[[Item], Result], batches: Iterable[Item], is_long: bool = True
 ) -> Iterator[Result]:
-    """Yield `work(batch)` for each batch, in order; `work` must have no side effects.
+    """Yield `work(batch)` for each batch, in order; `work` may run in another process, so it changes nothing here.
 
     The processes of torchrun share the batches; or forks of this process, if the text is long and the translator may
     have several: then results are pickled, and a batch is read before the previous one is done.

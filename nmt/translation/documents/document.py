@@ -6,8 +6,8 @@ are no translations, and `Texts` collects what there is to translate.
 
 >>> def read_notes(content, texts):
 ...     for line in content.lines:
-...         made = texts.replaced(line.text, read_text(line.text), content.place(line.start))
-...         yield line.start, line.start + len(line.text), made
+...         replacement = texts.replaced(line.text, read_text(line.text), content.place(line.start))
+...         yield line.start, line.start + len(line.text), replacement
 >>> content = Content("notes", "Hello\n", ReadOptions("text"))
 >>> Document("notes", lambda texts: content.replaced(read_notes, texts)).translated(lambda text: Line("Ciao"))
 b'Ciao\n'
