@@ -38,8 +38,7 @@ def average(sources: Sequence[Path], output: Path, console: Console, last: int |
     if RUN.read(output.absolute().parent.parent) and output.absolute().parent.name == "checkpoints":
         raise ConfigError(f"{output}: a training that is resumed removes what is not its own there; give another name")
     with new_directory(output) as staging:  # first, since the output may be refused
-        model = mean(directories)
-        write_model(staging, model, averaged_from=list(map(str, directories)))
+        write_model(staging, mean(directories), averaged_from=list(map(str, directories)))
     console.info(f"averaged {', '.join(str(directory) for directory in directories)} into {output}")
 
 

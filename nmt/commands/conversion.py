@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from nmt.errors import ConfigError
-from nmt.formats.check import EXACT, LINES, ROUNDED, ExportCheck, compare_exported
+from nmt.formats.check import EXACT, LINES, ROUNDED, compare_exported
 from nmt.formats.ctranslate2 import score_ctranslate2, write_ctranslate2
 from nmt.formats.hugging_face import check_tokenizer, score_hugging_face, write_hugging_face
 from nmt.formats.marian import import_model as read_marian
@@ -23,11 +23,11 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8", "int8_float3
 
 def export(
     model: Path, output: Path, to: Format, quantization: str, lines: Path | None, console: Console
-) -> ExportCheck:
+) -> tuple[int, float]:
     """Export a model or the best checkpoint of a run, compared on the lines of a file or on a few built-in ones.
 
-    Raises ConfigError if the format does not support the model, ModelError if the exported model computes something
-    else; then nothing is written: the directory gets its name only after this check.
+    Returns what `compare_exported` does. Raises ConfigError if the format does not support the model, ModelError if the
+    exported model computes something else; then nothing is written: the directory gets its name only after this check.
     """
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"--quantization: found {quantization}, expected {', '.join(QUANTIZATIONS)}")
@@ -45,12 +45,13 @@ def export(
         else:
             write_ctranslate2(staging, loaded, quantization)
             score = partial(score_ctranslate2, staging, loaded)
-        comparison = compare_exported(loaded, score, compared, EXACT if quantization == "float32" else ROUNDED)
+        allowed = EXACT if quantization == "float32" else ROUNDED
+        count, difference = compare_exported(loaded, score, compared, allowed)
     console.info(
-        f"exported {model} to {output}; on {counted(comparison.lines, 'line')} its log-probabilities differ by at most "
-        f"{comparison.difference:.1e} a token"
+        f"exported {model} to {output}; on {counted(count, 'line')} its log-probabilities differ by at most "
+        f"{difference:.1e} a token"
     )
-    return comparison
+    return count, difference
 
 
 def import_model(path: Path, output: Path, languages: str | None, console: Console) -> None:

@@ -16,7 +16,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.console import Console, counted, printable
 from nmt.system.files import disk_errors, new_directory, write_output
 from nmt.text.corpus import format_of, read_pairs, sample_of
-from nmt.text.direction import checked, known_direction, shown_direction, with_text_columns
+from nmt.text.direction import checked_sides, known_direction, shown_direction, with_text_columns
 from nmt.text.preparing.audit import Remark, findings
 from nmt.text.proposal import MOST_PAIRS, Setting, TextProfile, candidates, choose, distinct, held_out_size, propose
 from nmt.text.readers import SentencePair
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nmt.model.stored import Description
 
 _LEAST_PAIRS = 100
-_WIDTH = 100  # of a comment
+_COMMENT = textwrap.TextWrapper(100, break_long_words=False, break_on_hyphens=False)
 _NOT_IN_YAML = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TUNING_TOKENS = 2048  # target tokens of a batch of fine-tuning
 _LITTLE_TEXT = 300_000  # target tokens
@@ -56,10 +56,10 @@ def init(request: InitRequest, console: Console) -> None:
         model = None if request.initial is None else initial_description(request.initial, languages)
         given = [with_text_columns(corpus, languages) for corpus in chain.from_iterable(corpora.values())]
         for texts in corpora.values():
-            texts[:] = [checked(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
+            texts[:] = [checked_sides(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
         as_given = [corpus for corpus in given if corpus in chain.from_iterable(corpora.values())]
         requested = (request.valid_size or 0) + (request.test_size or 0)
-        sample = candidates(profile.counted(_pairs(corpora["train"], languages)), requested)
+        sample = candidates(profile.counting(_pairs(corpora["train"], languages)), requested)
         profile.without_repetitions(sample, distinct(sample))
     with console.status("choosing validation and test text"):
         held_out = _held_out(request, profile, corpora, languages)
@@ -84,7 +84,7 @@ def init(request: InitRequest, console: Console) -> None:
     if held_out:
         copies = " and ".join(f"{request.held_out[part].name} with {len(pairs):,}" for part, pairs in held_out.items())
         comments.insert(1, f"Pairs of it are held out: {copies}.")
-    settings |= {**proposed_settings, "run": Setting(_quoted(f"{request.prefix}run"))}
+    settings |= {**proposed_settings, "decode": Setting("{beam: 4}"), "run": Setting(_quoted(f"{request.prefix}run"))}
     with disk_errors(request.output):
         request.output.parent.mkdir(parents=True, exist_ok=True)
     for part, pairs in held_out.items():
@@ -103,17 +103,13 @@ def _check_are_new(request: InitRequest) -> None:
     if request.new_pieces and request.initial is None:
         raise ConfigError("--new-pieces: they are added to a trained model; name it with --from MODEL")
     for path in (request.output, *request.text, *(request.valid or ()), *(request.test or ())):
-        if not _is_utf8(path):
+        if str(path).encode(errors="ignore").decode() != str(path):
             raise ConfigError(f"{str(path)!a}: its name is not UTF-8, and so cannot be in a recipe; rename it")
     for path in (request.output, *request.held_out.values()):
         if os.path.lexists(path):
             raise ConfigError(
                 f"{path}: exists already and is not changed; give another name of the recipe with -o, or remove it"
             )
-
-
-def _is_utf8(path: Path) -> bool:
-    return str(path).encode(errors="ignore").decode() == str(path)
 
 
 def _given_texts(request: InitRequest) -> dict[str, list[CorpusFile]]:
@@ -175,10 +171,7 @@ def _held_out(
 
 
 def _text_settings(
-    request: InitRequest,
-    corpora: dict[str, list[CorpusFile]],
-    languages: LanguagePair,
-    model: "Description | None",
+    request: InitRequest, corpora: dict[str, list[CorpusFile]], languages: LanguagePair, model: "Description | None"
 ) -> dict[str, Setting]:
     """Return the languages and the texts of a recipe; a model to train further keeps all its target languages."""
     targets = (languages.target,) if model is None else model.languages.target
@@ -188,12 +181,12 @@ def _text_settings(
     texts = {part: [_text_setting(request, corpus) for corpus in given] for part, given in corpora.items()}
     texts |= {part: [f"file: {_quoted(path.name)}"] for part, path in request.held_out.items()}
     data = {part: ", ".join(f"{{{text}{of_text}}}" for text in given) for part, given in texts.items()}
-    settings = {"languages": Setting(f"{{source: {languages.source}, target: {target}}}")}
-    return (
-        settings
-        | {"data.train": Setting(f"[{data['train']}]")}
-        | {f"data.{part}": Setting(data[part]) for part in ("valid", "test")}
-    )
+    return {
+        "languages": Setting(f"{{source: {languages.source}, target: {target}}}"),
+        "data.train": Setting(f"[{data['train']}]"),
+        "data.valid": Setting(data["valid"]),
+        "data.test": Setting(data["test"]),
+    }
 
 
 def _filters(model: "Description | None", keeps_language: bool, is_mixed: bool) -> dict[str, Setting]:
@@ -263,8 +256,7 @@ def _comments_and_settings(
         f"about {vocabulary:,} pieces for this text: the characters and bytes, and 1.8 times the square root of "
         f"{sum(profile.characters):,} characters; little text needs few pieces (Sennrich & Zhang 2019)"
     )
-    settings = {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **proposal.settings}
-    return comments, {**settings, "decode": Setting("{beam: 4}")}
+    return comments, {"tokenizer": Setting("{vocab_size: auto}", tokenizer), **proposal.settings}
 
 
 def _fine_tuning(
@@ -306,7 +298,6 @@ def _fine_tuning(
         ),
         "train.stop": Setting(f"{{steps: {steps}, {minutes}patience: 5}}"),
         "train.validate_every": Setting(str(max(10, steps // 10))),
-        "decode": Setting("{beam: 4}"),
     }
     return comments, settings
 
@@ -337,8 +328,4 @@ def _recipe_text(comments: Iterable[str], settings: Mapping[str, Setting]) -> st
 
 
 def _comment(text: str, indent: str) -> list[str]:
-    wrapped = (
-        textwrap.wrap(_in_yaml(part), _WIDTH, break_long_words=False, break_on_hyphens=False)
-        for part in text.split("\n")
-    )
-    return [f"{indent}# {line}" for lines in wrapped for line in lines]
+    return [f"{indent}# {line}" for part in text.split("\n") for line in _COMMENT.wrap(_in_yaml(part))]

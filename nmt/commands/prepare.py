@@ -11,7 +11,7 @@ from typing import BinaryIO
 from nmt.config import Recipe
 from nmt.errors import DataError
 from nmt.system.console import Console
-from nmt.system.files import check_output, disk_errors, lock_folder, output_file, settle
+from nmt.system.files import check_output, disk_errors, lock_folder, output_file, sync_files
 from nmt.text.direction import check_languages
 from nmt.text.manifest import PREPARED, Manifest, UnusableCorpusError, input_files, why_stale
 from nmt.text.prepared import PreparedCorpus
@@ -67,9 +67,10 @@ def prepare(
 
 def _current_corpus(recipe: Recipe, console: Console, force: bool) -> tuple[PreparedCorpus | None, str]:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
-    stale = why_stale(recipe)
-    reason = "--force" if force else stale
-    if reason is None:
+    reason = why_stale(recipe)  # also with --force: it raises an error for a manifest of another program
+    if force:
+        reason = "--force"
+    elif reason is None:
         try:
             with console.status("comparing the prepared corpus with its digests"):
                 return PreparedCorpus.open(recipe.prepared_directory, recipe), ""
@@ -121,19 +122,17 @@ def _prepare(
     directory = recipe.prepared_directory
     staging = directory / _STAGING
     new, work = staging / "corpus", staging / "work"
-    with disk_errors(directory):
-        shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
-        for folder in (staging, new, work):
-            folder.mkdir()
-        try:
-            with _output(rejected) as stream, disk_errors(directory):
-                manifest = write_corpus(
-                    Preparation(recipe, work, console, mapped or in_processes(recipe), stream, _judge(recipe)), new
-                )
-            check(manifest)
-            _replace_corpus(new, manifest, directory)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+    shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
+    for folder in (staging, new, work):
+        folder.mkdir()
+    try:
+        with _output(rejected) as stream, disk_errors(directory):
+            job = Preparation(recipe, work, console, mapped or in_processes(recipe), stream, _judge(recipe))
+            manifest = write_corpus(job, new)
+        check(manifest)
+        _replace_corpus(new, manifest, directory)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
     corpus = PreparedCorpus.open(directory, recipe)
     show_audit(Audit.read(directory), console)
     _report(corpus.manifest, recipe.train.init_from is not None, console)
@@ -153,7 +152,7 @@ def _judge(recipe: Recipe) -> Judge | None:
 def _replace_corpus(new: Path, manifest: Manifest, directory: Path) -> None:
     """Replace the files of the corpus in a directory by those of another folder, the manifest last."""
     files = sorted(path.relative_to(new) for path in new.rglob("*") if path.is_file())
-    settle(new / file for file in files)
+    sync_files(new / file for file in files)
     PREPARED.write(directory)  # without content: no corpus until all files are there
     for link in filter(Path.is_symlink, (directory / "train", directory / "valid")):
         link.unlink()  # its target does not belong to this corpus

@@ -91,12 +91,11 @@ def _attention_html(run: RunRecords, systems: Sequence[System]) -> Markup:
     """Return figures of attention and search for a sentence of the first text, or a warning why there are none."""
     from nmt.report.sentence_figures import chosen_sentence, sentence_drawings  # needs torch, unlike other pages
 
-    sources = systems[0].text.source or [] if systems else []
-    sentence = chosen_sentence(sources)
+    sentence = chosen_sentence(systems[0].text.source or []) if systems else None
+    if sentence is None:
+        return warning("No sentence is drawn: there is no translated text to take a sentence from.")
+    text = systems[0].text
     try:
-        if sentence is None:
-            raise ConfigError("there is no translated text to take a sentence from")
-        text = systems[0].text
         drawings = sentence_drawings(run.path, sentence, text.languages.target, with_layers=False)
     except NMTError as error:
         return warning(f"No sentence is drawn: {error}.")
@@ -113,10 +112,9 @@ def _page_of_files(request: ReportRequest, reference: Path) -> str:
     source = None if request.source is None else lines[request.source]
     common = Text(f"Against {reference.name}", languages, source, lines[reference])
     systems = [System(name, common, lines[file]) for file, name in short_names(request.systems).items()]
-    sections = (
-        {"Comparison": translations.comparison_html(systems)}
-        if more
-        else {"Translations": translations.samples_html(systems[0])}
-    )
+    if more:
+        sections = {"Comparison": translations.comparison_html(systems)}
+    else:
+        sections = {"Translations": translations.samples_html(systems[0])}
     sections["Quality"] = translations.quality_html(systems)
     return render_page(" and ".join(system.name for system in systems), sections)

@@ -192,8 +192,7 @@ class ReportRequest(NamedTuple):
     """The options of `nmt report`."""
 
     systems: Annotated[
-        list[Path],
-        Argument(metavar="RUN", help="A run, runs to compare, or with --reference files of translations."),
+        list[Path], Argument(metavar="RUN", help="A run, runs to compare, or with --reference files of translations.")
     ]
     output: Annotated[Path, file("--output", "-o", help="The page to write.")] = Path("report.html")
     reference: Annotated[Path | None, file(help="Reference translations, for files of any system.")] = None

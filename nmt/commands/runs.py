@@ -39,14 +39,11 @@ def print_rows(rows: Sequence[Row]) -> None:
     columns = names | {key: list(map(setting_text, values)) for key, values in settings.items()} | columns
     optional = [key for key in (*_OPTIONAL, *settings, "device") if key in columns]
     table = _table(columns, terminal)
-    while optional and _width(console, table) > console.width:
+    unlimited = console.options.update(max_width=_UNLIMITED)
+    while optional and Measurement.get(console, unlimited, table).maximum > console.width:
         del columns[optional.pop()]
         table = _table(columns, terminal)
     console.print(table)
-
-
-def _width(console: RichConsole, table: Table) -> int:
-    return Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).maximum
 
 
 def _table(columns: dict[str, list[str]], narrow: bool) -> Table:

@@ -27,7 +27,7 @@ from nmt.evaluation.score_report import (
 )
 from nmt.system.console import Console, counted
 from nmt.system.files import check_output, write_output
-from nmt.text.languages import detect_language, is_language, known_language
+from nmt.text.languages import LANGUAGES, detect_language, is_language, target_language
 from nmt.text.readers.opening import STANDARD_INPUT, input_name, read_lines
 
 _DEFAULTS, _SILENT = ScoreOptions(), Console(silent=True)
@@ -55,10 +55,11 @@ def score(
     metrics = list(dict.fromkeys(name.lower() for name in options.metrics or ("bleu", "chrf") if references))
     if not references and (options.source is None or options.metrics):
         raise ConfigError("expected references to score against, or --source without --metric to search for faults")
-    given = options.target_language
-    language = None if given is None else known_language(given, "--target-lang")
+    if (code := options.target_language) is not None and not is_language(code):
+        known = " ".join(sorted(LANGUAGES))
+        raise ConfigError(f"--target-lang {code}: unknown language code, expected one of {known}")
     texts = _read(hypothesis, [*references, *options.others, *([options.source] if options.source else [])], options)
-    language = language or detect_language(texts[[*references, hypothesis][0]])
+    language = detect_language(texts[[*references, hypothesis][0]]) if code is None else target_language(code)
     compared, source = [texts[path] for path in references], texts[options.source] if options.source else None
     paths = (hypothesis, *options.others)
     systems: dict[Path, _System] = {}
@@ -67,8 +68,8 @@ def score(
             measured = [measure(name, texts[path], compared, language, advance) for name in metrics]
             systems[path] = _System(texts[path], measured, tuple(diagnose(texts[path], language, compared, source)))
     if options.sentences is not None:
-        sides = {"reference": compared[:1], "source": [source] if source else []}
-        _write_lines(options.sentences, systems, {name: lines[0] for name, lines in sides.items() if lines})
+        sides = ({"reference": compared[0]} if compared else {}) | ({"source": source} if source else {})
+        _write_lines(options.sentences, systems, sides)
     warnings = [warning for path, lines in texts.items() for warning in table_warnings(input_name(path), lines)]
     warnings += [warning for path in references for warning in reference_warnings(str(path), texts[path], language)]
     for path, system in systems.items():

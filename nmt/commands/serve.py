@@ -1,6 +1,7 @@
 """`nmt serve`: a translation server."""
 
 import logging
+import re
 import signal
 import socket
 import sys
@@ -10,7 +11,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
@@ -28,6 +28,9 @@ from nmt.text.readers.opening import read_lines
 from nmt.translation.translator import Translator
 
 _CONNECTIONS = 1024  # at a time, of all clients
+# A scheme and a host, perhaps in brackets, with a port; after them, an address may have a path.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>[^\s/?#@:[\]]+|\[[0-9a-f:.]+\])(?::\d{1,5})?", re.IGNORECASE)
+_ADDRESS = re.compile(rf"{_ORIGIN.pattern}(?:/\S*)?", re.IGNORECASE)
 HTTP = "h11"  # also where httptools is installed, whose parser has no limit for the headers of a request
 
 
@@ -86,15 +89,16 @@ def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
     keys = [line.strip().encode() for line in lines if line.strip()]
     if request.api_keys is not None and not keys:
         raise ConfigError(f"{request.api_keys}: there is no key in it; write one a line")
-    for option, urls in ("--url", [request.url] if request.url else []), ("--cors", request.origins or ()):
-        for url in urls:
-            parts = urlsplit(url)
-            if url != "*" and not (parts.scheme and parts.hostname and (option == "--url" or not parts.path)):
-                expected = "https://example.org" if option == "--cors" else "https://example.org/translate"
-                raise ConfigError(f"{option}: found {url}, expected an address such as {expected}")
+    url = _ADDRESS.fullmatch(request.url)
+    if request.url and url is None:
+        raise ConfigError(f"--url: found {request.url}, expected an address such as https://example.org/translate")
+    for origin in request.origins or ():
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise ConfigError(f"--cors: found {origin}, expected an address such as https://example.org")
     address = listener.getsockname()[0]
     # a page of another site may give its name this address (DNS rebinding), but cannot change the header Host
-    names = ("localhost", "127.0.0.1", "::1", address, request.host, urlsplit(request.url).hostname or "")
+    host = url["host"].strip("[]").lower() if url else ""
+    names = ("localhost", "127.0.0.1", "::1", address, request.host, host)
     hosts = names if ip_address(address).is_loopback else ()
     return Settings(
         request.characters, request.megabytes << 20, request.timeout, request.waiting, keys, hosts, request.url

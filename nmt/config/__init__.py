@@ -14,15 +14,7 @@ are a `ConfigError` that lists all of them with file, line and ``section.key``.
 2048
 """
 
-from nmt.config.data_section import (
-    CorpusFile,
-    Data,
-    Filters,
-    LanguagePair,
-    Languages,
-    RuleName,
-    TokenizerSettings,
-)
+from nmt.config.data_section import CorpusFile, Data, Filters, LanguagePair, Languages, RuleName, TokenizerSettings
 from nmt.config.loading import load_recipe, override_decode, recipe_schema, recipe_to_yaml
 from nmt.config.model_sections import (
     DecodeSettings,

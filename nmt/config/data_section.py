@@ -20,7 +20,7 @@ def _is_code(name: str) -> str:
     return name
 
 
-def _spelling(code: str) -> str:
+def spelling(code: str) -> str:
     """Return a code in the spelling by which codes are compared."""
     return code.casefold().replace("_", "-")
 
@@ -52,8 +52,8 @@ class Languages(Section):
     def _targets_differ(self) -> Self:
         if not self.target:
             raise SettingError("target", "found nothing, expected a language, or a list of languages")
-        spellings = [*map(_spelling, self.target)]
-        if twice := next((code for code in self.target if spellings.count(_spelling(code)) > 1), None):
+        spellings = [*map(spelling, self.target)]
+        if twice := next((code for code in self.target if spellings.count(spelling(code)) > 1), None):
             raise SettingError("target", f"{twice} is in the list twice")
         return self
 
@@ -67,7 +67,7 @@ class Languages(Section):
 
         Raises SettingError about `key`, an option or a setting, for another language, and for None with several.
         """
-        matching = [target for target in self.target if code is None or _spelling(code) == _spelling(target)]
+        matching = [target for target in self.target if code is None or spelling(code) == spelling(target)]
         if len(matching) == 1:
             return matching[0]
         given = "is not set" if code is None else f"found {code}"

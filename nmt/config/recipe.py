@@ -44,12 +44,10 @@ class Recipe(Section):
             raise SettingError("prepared", "is the folder of the run; name another one")
         if model.longest < (needed := data.filters.max_tokens + FURTHER_TOKENS):
             if train.init_from is not None:  # the positions are those of the model
-                problem = (
-                    f"found {data.filters.max_tokens}, but the model of train.init_from has {model.longest} positions"
-                )
-                raise SettingError(
-                    "data.filters.max_tokens", f"{problem}; set it to {model.longest - FURTHER_TOKENS} or less"
-                )
+                problem = f"but the model of train.init_from has {model.longest} positions"
+                advice = f"set it to {model.longest - FURTHER_TOKENS} or less"
+                found = f"found {data.filters.max_tokens}, {problem}; {advice}"
+                raise SettingError("data.filters.max_tokens", found)
             problem = f"expected {needed} or more, for data.filters.max_tokens, tags and end symbol; change one of them"
             raise SettingError("model.max_positions", problem)
         if not data.valid and train.stop.patience is not None:

@@ -108,19 +108,18 @@ class Document:
             raise ConfigError(f"{origin}: expected section.key=value, as in --set train.batch_tokens=2048")
         container: Any = self.data
         for depth, part in enumerate(location):
-            is_list, is_section = isinstance(container, list), isinstance(container, dict)
-            if not (part in range(len(container)) if is_list else is_section and isinstance(part, str)):
-                problem = (
-                    f"a list of length {len(container)}, numbered from 0"
-                    if is_list
-                    else "a section, not a list"
-                    if is_section
-                    else "a plain value, not a section"
-                )
-                raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {problem}")
+            is_section = isinstance(container, dict)
+            if isinstance(container, list):
+                has_place, kind = part in range(len(container)), f"a list of length {len(container)}, numbered from 0"
+            elif is_section:
+                has_place, kind = isinstance(part, str), "a section, not a list"
+            else:
+                has_place, kind = False, "a plain value, not a section"
+            if not has_place:
+                raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {kind}")
             if depth == len(location) - 1:
                 container[part] = _parse(text, origin)[0]
-            elif not is_list and container.get(part) is None:
+            elif is_section and container.get(part) is None:
                 container[part] = {}
             container = container[part]
         self.places = {key: place for key, place in self.places.items() if key[: len(location)] != location}

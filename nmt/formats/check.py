@@ -5,7 +5,6 @@ translations by teacher forcing: where all agree, the two are the same function,
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Pair
@@ -36,15 +35,11 @@ _ADVICE = (
 _LONGEST = 100  # tokens of a line that are translated
 
 
-class ExportCheck(NamedTuple):
-    """The result of the check."""
+def compare_exported(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed: float) -> tuple[int, float]:
+    """Compare on all lines that are not empty; return their number, and the largest mean difference a token of a line.
 
-    lines: int
-    difference: float  # the largest mean difference per token of a line
-
-
-def compare_exported(loaded: LoadedModel, exported: Score, lines: Sequence[str], allowed: float) -> ExportCheck:
-    """Compare on all lines that are not empty. Raises ModelError with the line that differs most, if by too much."""
+    Raises ModelError with the line that differs most, if by too much.
+    """
     engine = TorchEngine([loaded.model])
     source, target = loaded.tokenizers.source, loaded.tokenizers.target
     # with several target languages, each line is translated into one of them
@@ -73,4 +68,4 @@ def compare_exported(loaded: LoadedModel, exported: Score, lines: Sequence[str],
             f"  log_prob     {sum(expected[worst]):.4f}, exported {sum(scored[worst]):.4f}"
             + (_ADVICE if allowed > EXACT else "")
         )
-    return ExportCheck(len(pairs), differences[worst])
+    return len(pairs), differences[worst]

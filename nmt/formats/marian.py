@@ -322,7 +322,7 @@ def _tags(ids: Mapping[str, int]) -> dict[str, str]:
         raise ValueError(f"it has one tag, {min(codes)}, but tags choose one of several target languages")
     tags: dict[str, str] = {}
     for piece, code in sorted(codes.items(), key=lambda item: ("Hans" not in item[1], len(item[1]), item[1])):
-        primary = {"cmn": "zh"}.get(primary_code(code), primary_code(code))
+        primary = primary_code(code)
         names = (primary, f"{primary}-{re.split('[-_]', code)[-1]}", code.replace("_", "-"))
         name = next((name for name in names if name not in tags.values()), None)
         if name is not None:

@@ -29,7 +29,7 @@ from nmt.model.stored import (
     read_model,
 )
 from nmt.model.transformer import Transformer
-from nmt.system.files import settle, write_digested
+from nmt.system.files import sync_files, write_digested
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def write_model(
     for name, content in tensors.items():
         write_tensors(content, directory / name)
     files = [*(directory / name for name in tensors), *loaded.tokenizers.save(directory)]
-    settle(files)
+    sync_files(files)
     description = Description(
         languages=loaded.languages,
         model=loaded.settings,

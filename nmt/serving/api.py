@@ -5,7 +5,7 @@ The interface is that of LibreTranslate (https://docs.libretranslate.com/api/ope
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from nmt.text.languages import english_name, nearest_code, primary_code, probabi
 from nmt.text.words import linked_spans
 from nmt.translation.documents.document import COLUMN_FORMATS, Content, ReadOptions
 from nmt.translation.documents.recognizing import ENDINGS, recognized_format
-from nmt.translation.documents.translating import html_document, read_document, translate_document
+from nmt.translation.documents.translating import TranslateBatches, html_document, read_document, translate_document
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
@@ -172,9 +172,7 @@ def options_for(translator: Translator, target: str, alternatives: int, alignmen
 
 
 def _text_answers(
-    translate_batches: Callable[[Iterable[str], TranslateOptions], Iterator[tuple[list[str], list[Translation]]]],
-    texts: Sequence[str],
-    options: TranslateOptions,
+    translate_batches: TranslateBatches[str], texts: Sequence[str], options: TranslateOptions
 ) -> Iterator[dict[str, Any]]:
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
     parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
@@ -197,17 +195,17 @@ def _text_answers(
 
 def _rejoined(pieces: Sequence[str], lines: Sequence[str]) -> list[str]:
     """Return the pieces of a text with other lines, which have the spaces around those that they replace."""
-    made = list(pieces)
+    translated = list(pieces)
     for index, (piece, line) in enumerate(zip(pieces[::2], lines, strict=True)):
         if piece.strip():
-            made[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
-    return made
+            translated[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
+    return translated
 
 
-def _spans(pieces: Sequence[str], made: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
+def _spans(pieces: Sequence[str], translated: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
     """Return the aligned words of a text: start and end in the source, start and end in the translation."""
     spans, source, target = list[list[int]](), 0, 0
-    for index, (piece, text) in enumerate(zip(pieces, made, strict=True)):
+    for index, (piece, text) in enumerate(zip(pieces, translated, strict=True)):
         links = lines[index // 2].alignment if index % 2 == 0 else None
         for first, end, *others in linked_spans(piece, text, links or ()):
             spans.append([source + first, source + end, *(target + position for position in others)])

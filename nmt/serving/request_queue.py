@@ -9,24 +9,22 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from itertools import islice
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from nmt.decoding.engine import Engine, RemoteEngine, SearchRequest
+from nmt.system.workers import batched
 from nmt.text.items import Line
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
-from nmt.translation.translator import Translator
+from nmt.translation.translator import Text, Translator
 
 # Numbers of lines, times `Translator.scale`: of one request that are translated before other requests, and of a batch,
 # from which it takes no more requests. With fewer, a long document delays other requests less.
 _PART_LINES, _BATCH_LINES = 32, 256
 # Requests of more characters are translated alone, and at most this many of their sentences before others.
 _LONG, _PART_SENTENCES = 4000, 64
-
-Text = TypeVar("Text", str, Line)
 
 
 class Submission(NamedTuple):
@@ -60,8 +58,7 @@ class RequestQueue:
 
         Raises CancelledError if the request is abandoned.
         """
-        remaining, count = iter(lines), _PART_LINES * self.translator.scale
-        while part := list(islice(remaining, count)):
+        for part in batched(lines, _PART_LINES * self.translator.scale):
             submission = Submission(part, options, abandoned, Future())
             self.submit(submission)
             yield part, submission.result.result()

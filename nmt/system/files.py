@@ -92,7 +92,7 @@ def new_directory(directory: Path) -> Iterator[Path]:
         staging.mkdir()
         try:
             yield staging
-            settle(path for path in staging.rglob("*") if path.is_file())
+            sync_files(path for path in staging.rglob("*") if path.is_file())
             staging.rename(place)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -158,7 +158,7 @@ def _partial(place: Path) -> Path:
     return place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
 
 
-def settle(files: Iterable[Path]) -> None:
+def sync_files(files: Iterable[Path]) -> None:
     """Give files the permissions of their folder, and wait until they are on the disk. Raises OSError."""
     for file in files:
         file.chmod(file.parent.stat().st_mode & 0o666)  # safetensors creates files with mode 0600

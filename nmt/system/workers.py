@@ -21,6 +21,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -65,8 +66,15 @@ def can_fork() -> bool:
     return threads == threading.active_count()
 
 
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of `size` items; the last one may be shorter. Items are read when their list is needed."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
 class WorkerPool(Generic[Item, Result]):
-    """Maps a function over items in forked processes, which start with the first call of `map`.
+    """Maps a function over items in forked processes, which start and end with a call of `map`.
 
     The processes inherit the function and what it holds, such as models: forking shares their memory and takes no time.
     It requires that libraries such as torch have used one thread only in this process, because a forked process would
@@ -91,10 +99,6 @@ class WorkerPool(Generic[Item, Result]):
         self._workers: dict[int, Connection] = {}  # by process id, this end of its pipe
         weakref.finalize(self, _kill, self._workers)
 
-    def close(self) -> None:
-        """End the workers; the next call of `map` starts new ones."""
-        _kill(self._workers)
-
     def map(self, items: Iterable[Item]) -> Iterator[Result]:
         """Yield the result of the function for each item, in order. Items and results are pickled.
 
@@ -102,13 +106,10 @@ class WorkerPool(Generic[Item, Result]):
         Raises what the function raises, and ModelError if a worker died.
         """
         try:
-            if not self._workers:
-                self._fork()
+            self._fork()
             yield from self._results(pickle.dumps(item) for item in items)
-        except BaseException:
-            # the running tasks may take long, and the next call must not receive their results
-            self.close()
-            raise
+        finally:
+            _kill(self._workers)
 
     def _results(self, tasks: Iterator[bytes]) -> Iterator[Any]:
         """Yield the results of pickled tasks, in order."""

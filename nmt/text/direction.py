@@ -143,7 +143,7 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped)
 
 
-def checked(corpus: CorpusFile, direction: Direction, warnings: list[str]) -> CorpusFile:
+def checked_sides(corpus: CorpusFile, direction: Direction, warnings: list[str]) -> CorpusFile:
     """Return a text with its sides in the order of the languages; add a warning if it is in others than those stated.
 
     The sides are exchanged only if `--languages` states the languages, and never if the file names its columns.

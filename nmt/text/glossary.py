@@ -25,7 +25,6 @@ from nmt.text.readers.opening import read_lines
 
 _WORD = re.compile(rf"{UNSPACED_WORD}|{WORD_LETTER}+|[^\w\s]")
 
-Words = tuple[str, ...]
 _LONGEST = 200  # characters of a term
 
 
@@ -64,15 +63,14 @@ class Glossary:
         Raises DataError, with file and line, unless a line has two columns, and for an empty, repeated or invalid term.
         """
         terms: dict[str, str] = {}
-        seen: dict[Words, int] = {}
+        seen: dict[tuple[str, ...], int] = {}
         for number, line in enumerate(read_lines(path), start=1):
             if not line.strip():
                 continue
             source, *targets = line.split("\t")
             if len(targets) != 1:
-                found = (
-                    f"found {counted(1 + len(targets), 'column')}, expected the source term, one tab, the target term"
-                )
+                columns = counted(1 + len(targets), "column")
+                found = f"found {columns}, expected the source term, one tab, the target term"
                 raise DataError(f"{path}:{number}: {found}: {line[:60]!r}; correct the line, or remove it")
             _check_term(f"{path}:{number}", source, targets[0])
             words = _words(normalize(source))

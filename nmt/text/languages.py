@@ -28,7 +28,7 @@ from itertools import islice, product
 from typing import Any, Literal
 
 from nmt.config import LanguagePair
-from nmt.errors import ConfigError
+from nmt.config.data_section import spelling
 
 # radicals, iteration marks and numerals, and planes 2 and 3, which Unicode reserves for ideographs
 HAN = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
@@ -117,7 +117,7 @@ SOLE_LANGUAGES = {script: entries.split(":")[0] for script, (_, entries) in _SCR
 _ENTRIES = [
     entry.split(":") for entries in (*dict(_SCRIPTS.values()).values(), _SEVERAL_SCRIPTS) for entry in entries.split()
 ]
-_LANGUAGES = {code for code, *_ in _ENTRIES}
+LANGUAGES = {code for code, *_ in _ENTRIES}
 _ALIASES = {other: code for code, *others in _ENTRIES for other in others}
 _ENGLISH_NAMES = {code: names[-1].capitalize() for code, *names in _ENTRIES if names}
 
@@ -203,14 +203,7 @@ def target_language(code: str) -> TargetLanguage:
 
 def is_language(code: str) -> bool:
     """Whether a code in any usual spelling is that of a language in the tables of nmt."""
-    return primary_code(code) in _LANGUAGES
-
-
-def known_language(code: str, name: str) -> TargetLanguage:
-    """Return the language of a code. Raises ConfigError, with the name of the option, for a code that is unknown."""
-    if not is_language(code):
-        raise ConfigError(f"{name} {code}: unknown language code, expected one of {' '.join(sorted(_LANGUAGES))}")
-    return target_language(code)
+    return primary_code(code) in LANGUAGES
 
 
 def detect_language(lines: Iterable[str]) -> TargetLanguage:
@@ -372,23 +365,20 @@ def nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
 
     def distance(code: str) -> tuple[bool, bool, int]:
         is_other_variant = is_traditional(code) != is_traditional(requested)
-        return not _is_same(code, requested), is_other_variant, -len(_subtags(code) & _subtags(requested))
+        return spelling(code) != spelling(requested), is_other_variant, -len({*_subtags(code)} & {*_subtags(requested)})
 
     return min((code for code in written if primary_code(code) == primary_code(requested)), key=distance, default=None)
 
 
-def _subtags(code: str) -> set[str]:
+def _subtags(code: str) -> list[str]:
     """Return the script, the region and the like of a code."""
-    return {*re.split("[-_]", code.lower())[1:]}
-
-
-def _is_same(code: str, other: str) -> bool:
-    return code.lower().replace("_", "-") == other.lower().replace("_", "-")
+    return spelling(code).split("-")[1:]
 
 
 def nearest_codes(languages: LanguagePair, written: Collection[str]) -> tuple[str, str] | None:
     """Return two of the written codes, that of the source and that of the target; None if one is missing."""
-    source = nearest_code(languages.source, tuple(code for code in written if not _is_same(code, languages.target)))
+    others = tuple(code for code in written if spelling(code) != spelling(languages.target))
+    source = nearest_code(languages.source, others)
     target = nearest_code(languages.target, tuple(code for code in written if code != source))
     return None if source is None or target is None else (source, target)
 
@@ -413,7 +403,7 @@ def _converter(conversion: str) -> Any:
 
 def _stated_conversion(language: str) -> str | None:
     """Return OpenCC's configuration for a language code: that of its region, unless its script is the other variant."""
-    parts = re.split("[-_]", language.lower())[1:]
+    parts = _subtags(language)
     stated = [_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS]
     if "hans" in parts:
         return "t2s"

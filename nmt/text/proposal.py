@@ -104,13 +104,8 @@ def _proposal(
     target = tokens[1]
     layers, dim, feed_forward, heads, why = _MODELS[name]
     dropout, reason_of_dropout = _dropout(name, target)
-    shape: dict[str, object] = {
-        "encoder_layers": layers,
-        "decoder_layers": layers,
-        "dim": dim,
-        "feed_forward": feed_forward,
-    }
-    shape |= {"heads": heads, "positions": "rotary", "dropout": dropout}
+    shape: dict[str, object] = {"encoder_layers": layers, "decoder_layers": layers, "dim": dim}
+    shape |= {"feed_forward": feed_forward, "heads": heads, "positions": "rotary", "dropout": dropout}
     model = ModelSettings.model_validate(shape)
     batch, reason_of_batch = _batch_tokens(name, target, device)
     most_passes = _PASSES * (_PASSES_TOKENS / target) ** _PASSES_POWER * (_GPU_PASSES if device == "cuda" else 1)
@@ -196,7 +191,7 @@ class TextProfile:
         self.characters = [0, 0]
         self.sample: list[SentencePair] = []
 
-    def counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+    def counting(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Yield the pairs without an empty side, and count all."""
         for pair in pairs:
             self.pairs += 1

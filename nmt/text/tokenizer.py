@@ -67,9 +67,8 @@ class Tokenizer:
         text may yield fewer pieces. Raises ConfigError if it is too large or too small for the text, DataError if
         there is no text.
         """
-        small: dict[int, str] = {}  # by the code of each capital
-        if settings.lowercase:
-            small = {code: low for code in range(sys.maxunicode) if (low := chr(code).lower()) != chr(code)}
+        codes = range(sys.maxunicode) if settings.lowercase else ()
+        small = {code: low for code in codes if (low := chr(code).lower()) != chr(code)}  # by the code of each capital
         # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
         text, model = [line.translate(small) for line in map(_escape, lines) if line], io.BytesIO()
         more: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # only if it is not the default
@@ -82,8 +81,9 @@ class Tokenizer:
             text = [" ".join(filter(frequent.__contains__, line.split())) for line in text]
             more["hard_vocab_limit"] = False
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:
-            for letter, low in small.items():
+            if small:
                 more["normalization_rule_tsv"] = rules.name  # the model contains a copy of the rules
+            for letter, low in small.items():
                 rules.write(f"{letter:x}\t{' '.join(format(ord(character), 'x') for character in low)}\n")
             rules.flush()
             try:

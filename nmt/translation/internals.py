@@ -20,7 +20,7 @@ from nmt.decoding.batches import length_batches
 from nmt.errors import ConfigError
 from nmt.model.transformer import AttentionWeights, Transformer, attention_weights
 from nmt.text.tokenizer import BOS, EOS
-from nmt.translation.options import checked
+from nmt.translation.options import checked_lines
 
 if TYPE_CHECKING:
     from nmt.translation.translator import Translator
@@ -51,7 +51,7 @@ def attention(translator: "Translator", sentence: str, target: str | None, to: s
     if target is None:
         target_ids = list(translator.engine.search([source_ids[:-1]], translator.options(to=to).search)[0][0].tokens)
     else:
-        target_ids = tokenizers.target.encode(*checked([target]))
+        target_ids = tokenizers.target.encode(*checked_lines([target]))
     target_ids, model = [BOS, *target_ids, EOS], translator.models[0].model
     pieces = [tokenizers.source.pieces[i] for i in source_ids], [tokenizers.target.pieces[i] for i in target_ids]
     return Attention(**vars(attention_weights(model, source_ids, target_ids[:-1])), source=pieces[0], target=pieces[1])
@@ -99,4 +99,4 @@ def _means(model: Transformer, batch: Sequence[Sequence[int]]) -> Tensor:
 def _ids(translator: "Translator", sentences: Iterable[str], to: str | None) -> list[list[int]]:
     """Return the ids of sentences, after the tags of a target language if there are several, and before `</s>`."""
     tags = translator.tag_ids(translator.options(to=to))
-    return [[*tags, *translator.tokenizers.source.encode(sentence), EOS] for sentence in checked(sentences)]
+    return [[*tags, *translator.tokenizers.source.encode(sentence), EOS] for sentence in checked_lines(sentences)]

@@ -140,7 +140,7 @@ def checked_options(options: object) -> TranslateOptions:
     return options
 
 
-def checked(lines: Iterable[object]) -> Iterator[str]:
+def checked_lines(lines: Iterable[object]) -> Iterator[str]:
     """Yield lines. Raises TypeError for a line that is not a string."""
     for index, line in enumerate(lines):
         if not isinstance(line, str):

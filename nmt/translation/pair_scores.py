@@ -7,7 +7,7 @@ limit is the score that 5 % of shuffled pairs of the same text exceed.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from pathlib import Path
 from random import Random
 
@@ -18,8 +18,9 @@ from nmt.config.section import SettingError
 from nmt.errors import ModelError
 from nmt.kernels.machine import thread_count
 from nmt.system.distributed import world_size
+from nmt.system.workers import batched
 from nmt.text.preparing.preparation import Judge
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 from nmt.translation.translator import Translator
 
 _SHUFFLED_ABOVE = 0.05
@@ -50,10 +51,9 @@ def judge_by(model: Path, recipe: Recipe) -> Judge:
         return [float(np.mean(next(forced).token_log_probs)) if is_short else math.inf for is_short in short]
 
     def scores(pairs: Iterable[Texts]) -> Iterator[float]:
-        remaining, size = iter(pairs), translator.batch_lines
-        batches = iter(lambda: list(islice(remaining, size)), [])
+        batches = batched(pairs, translator.batch_lines)
         # of several processes of torchrun, only the first one prepares
-        score_lists = shared(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
+        score_lists = shared_map(translator, batch_scores, batches) if world_size() == 1 else map(batch_scores, batches)
         return chain.from_iterable(score_lists)
 
     def judge(sample: list[Texts], pairs: Iterator[Texts]) -> Iterator[str | None]:

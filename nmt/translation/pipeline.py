@@ -21,7 +21,7 @@ from nmt.text.tokenizer import EOS
 from nmt.text.words import pharaoh
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import plain_json
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 from nmt.translation.sinks import ResumableFile, StreamOutput
 from nmt.translation.translator import LINE_BATCH_SIZE, Translator
 
@@ -185,7 +185,7 @@ def _results(
     size = sum(len(line) for batch in first for line in batch.lines)
     is_full = any(len(batch.lines) >= source.batch_lines for batch in first) or size >= source.batch_lines * _LINE_BYTES
     is_long = is_full and _is_readable(source.stream)
-    return shared(translator, lambda batch: (batch, process(batch)), chain(first, batches), is_long)
+    return shared_map(translator, lambda batch: (batch, process(batch)), chain(first, batches), is_long)
 
 
 def translate_stream(
@@ -226,13 +226,11 @@ def translate_stream(
 def foreign_input(texts: Sequence[str], language: str) -> str | None:
     """Return a warning if the first lines of the input are certainly in another language; None for a few lines."""
     try:
-        language_name, lines = found_instead(texts, language), counted(len(texts), "line")
+        detected = found_instead(texts, language)
     except OSError as error:  # py3langid unpacks its model into a temporary file
         return f"the language of the input is not checked: {error.strerror}; set TMPDIR to a folder with free space"
-    return (
-        language_name
-        and f"the first {lines} of the input are in {language_name}, but the model translates from {language}"
-    )
+    lines = f"the first {counted(len(texts), 'line')} of the input"
+    return detected and f"{lines} are in {detected}, but the model translates from {language}"
 
 
 def differing_at(noun: str, places: Sequence[str]) -> str:

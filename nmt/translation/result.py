@@ -103,7 +103,7 @@ class Translation:
         return "\n".join(rows)
 
 
-def plain_json(content: dict[str, Any]) -> str:
+def plain_json(content: object) -> str:
     """Return one line of JSON in UTF-8."""
     return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False))
 

@@ -29,7 +29,7 @@ from nmt.decoding.results import Forced
 from nmt.errors import ConfigError
 from nmt.kernels.machine import is_cpu, prefers_bf16, thread_count
 from nmt.model.stored import LoadedModel, check_same_vocabulary, read_model, resolve_model
-from nmt.system.workers import can_fork
+from nmt.system.workers import batched, can_fork
 from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
@@ -37,9 +37,9 @@ from nmt.text.sentences import units
 from nmt.text.typography import is_title, sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
-from nmt.translation.options import Choices, TranslateOptions, check_types, checked, checked_options
+from nmt.translation.options import Choices, TranslateOptions, check_types, checked_lines, checked_options
 from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -184,9 +184,7 @@ class Translator:
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read
             raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r}")
-        translations = (
-            translation for _, batch in self.translate_batches(checked(lines), chosen) for translation in batch
-        )
+        translations = chain.from_iterable(batch for _, batch in self.translate_batches(checked_lines(lines), chosen))
         return list(translations) if isinstance(lines, Sequence) else translations
 
     def translate_file(
@@ -219,11 +217,10 @@ class Translator:
         self, lines: Iterable[Text], options: TranslateOptions
     ) -> Iterator[tuple[list[Text], list[Translation]]]:
         """Yield lines in batches with their translations, in order; all processes share the batches of a long text."""
-        remaining, size = iter(lines), self.batch_lines
-        batches = iter(lambda: list(islice(remaining, size)), [])
+        batches = batched(lines, self.batch_lines)
         first = list(islice(batches, 2)) if self.process_count > 1 else []  # else each is read when it is needed
-        all_batches = chain(first, batches)
-        return shared(self, lambda batch: (batch, self.translate_lines(batch, options)), all_batches, len(first) > 1)
+        batches = chain(first, batches)
+        return shared_map(self, lambda batch: (batch, self.translate_lines(batch, options)), batches, len(first) > 1)
 
     def translate_lines(
         self, lines: Sequence[str | Line], options: TranslateOptions, prefixes: Sequence[str] | None = None
@@ -398,9 +395,8 @@ class Translator:
                 prefixes = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
                 continued += [(unit, replace(unit, prefix=prefix)) for prefix in prefixes]
         self._search([continuation for _, continuation in continued], options)
-        new_pairs = [
-            (unit.text, continuation.alternatives[0].text) for unit, continuation in continued
-        ]  # scored below, since a search may return no log-probabilities
+        # scored, since a search may return no log-probabilities
+        new_pairs = [(unit.text, continuation.alternatives[0].text) for unit, continuation in continued]
         for (unit, _), pair, forced in zip(continued, new_pairs, self.force(new_pairs, options), strict=True):
             unit.alternatives.append(Alternative(pair[1], sum(forced.token_log_probs)))
             unit.alternatives.sort(key=lambda each: (len(options.missing_terms(unit.text, each.text)), -each.log_prob))

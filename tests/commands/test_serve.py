@@ -92,7 +92,10 @@ def test_options_that_cannot_work_are_explained(model: Path, tmp_path: Path, mon
             (["--port", "0", "--api-keys", write_lines(tmp_path / "none", " ")], "there is no key in it"),
             (["--port", "0", "-m", tmp_path / "absent"], "absent"),
             (["--port", "0", "--url", "example.org"], "--url: found example.org, expected an address such as https://"),
+            (["--port", "0", "--url", "http://["], "--url: found http://[, expected an address such as https://"),
+            (["--port", "0", "--url", "*"], "--url: found *, expected an address such as https://"),
             (["--port", "0", "--cors", "https://a.example/"], "--cors: found https://a.example/, expected"),
+            (["--port", "0", "--cors", "http://["], "--cors: found http://[, expected"),
         ):  # fmt: skip
             result = run_command("serve", "-m", model, *arguments)
             assert (result.exit_code, message in result.stderr) == (2, True), result.stderr

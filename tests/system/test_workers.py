@@ -15,7 +15,7 @@ import pytest
 
 from nmt.system.workers import WorkerPool
 from nmt.translation import sharing
-from nmt.translation.sharing import shared
+from nmt.translation.sharing import shared_map
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
@@ -38,7 +38,7 @@ def test_without_a_process_that_can_be_copied_there_are_no_workers(
     translator: Any = SimpleNamespace(process_count=2, engine=SimpleNamespace(uses_cores=True))
 
     def work() -> list[int]:
-        return list(shared(translator, lambda batch: 2 * batch, range(5)))
+        return list(shared_map(translator, lambda batch: 2 * batch, range(5)))
 
     if condition == "threads of a library":
         monkeypatch.setattr("nmt.system.workers.threading.active_count", lambda: 1000)
@@ -55,4 +55,4 @@ def test_workers_that_do_not_search_need_no_threads_of_a_library(monkeypatch: py
     monkeypatch.setattr(sharing, "can_fork", lambda: False)
     engine = SimpleNamespace(uses_cores=False, for_worker=None, answer=None)
     translator: Any = SimpleNamespace(process_count=2, engine=engine)
-    assert list(shared(translator, lambda batch: batch, [1])) == ["of workers"]
+    assert list(shared_map(translator, lambda batch: batch, [1])) == ["of workers"]

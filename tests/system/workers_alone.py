@@ -90,7 +90,7 @@ def test_a_fork_that_ends_leaves_the_workers_of_its_parent() -> None:
     results = mapped(pool, abs, iter(range(-9, 0)))
     assert next(results) == 9
     if (child := os.fork()) == 0:
-        pool.close()
+        results.close()
         os._exit(list(mapped(pool, abs, [-1, -2])) != [1, 2])
     assert os.waitpid(child, 0)[1] == 0
     assert list(results) == [8, 7, 6, 5, 4, 3, 2, 1]
@@ -233,10 +233,15 @@ def test_killed_worker_raises() -> None:
 
 def test_worker_killed_while_it_waits_raises() -> None:
     pool = WorkerPool(_call, 2)
-    for process in set(mapped(pool, _name, range(4))):
-        os.kill(process, signal.SIGKILL)
+
+    def items() -> Iterator[int]:
+        yield from range(4)
+        for process in pool._workers:
+            os.kill(process, signal.SIGKILL)
+        yield from [0] * 100_000
+
     with pytest.raises(ModelError, match="a worker process died"):
-        list(mapped(pool, _double, [0] * 100_000))
+        list(mapped(pool, _double, items()))
 
 
 def _take_turns(item: int) -> int:
@@ -286,10 +291,11 @@ def test_interruption_kills_workers_that_are_stopped_or_busy(function: Callable[
     assert not Path(f"/proc/{worker}").exists()
 
 
-def test_workers_end_with_their_pool() -> None:
-    pool = WorkerPool(_call, 2)
-    processes = set(mapped(pool, _name, range(4)))
-    del pool
+@pytest.mark.parametrize("taken", [1, 4])
+def test_workers_end_with_the_call(taken: int) -> None:
+    results = mapped(WorkerPool(_call, 2), _name, range(4))
+    processes = {next(results) for _ in range(taken)}
+    del results
     assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 

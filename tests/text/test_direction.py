@@ -10,7 +10,7 @@ from nmt.text.direction import (
     Direction,
     Origin,
     check_languages,
-    checked,
+    checked_sides,
     known_direction,
     named_direction,
     shown_direction,
@@ -60,32 +60,32 @@ def test_wrong_forms_of_languages_are_refused(option: str) -> None:
 def test_swapped_sides_are_an_error_with_lines_unless_stated_languages_exchange_them(tmp_path: Path) -> None:
     corpus = two_files(tmp_path, ITALIAN, ENGLISH)
     with pytest.raises(ConfigError) as caught:
-        checked(corpus, NAMED, [])
+        checked_sides(corpus, NAMED, [])
     message = str(caught.value)
     assert f"/t.en: expected en (the file names), found it:\n    line 1: {ITALIAN}\n    line 2: " in message
     assert f"/t.it: expected it (the file names), found en:\n    line 1: {ENGLISH}\n" in message
     assert message.count("    line ") == 6
     assert message.endswith("the translation: --languages en-it; swapped sides are then exchanged")
     warnings = list[str]()
-    assert checked(corpus, STATED, warnings) == CorpusFile(source=corpus.target, target=corpus.source)
+    assert checked_sides(corpus, STATED, warnings) == CorpusFile(source=corpus.target, target=corpus.source)
     for direction in (
         Direction(LanguagePair("it", "en"), Origin.FILE_NAMES),
         Direction(LanguagePair("it", "en"), Origin.FILE),
     ):
-        assert checked(corpus, direction, warnings) == corpus
+        assert checked_sides(corpus, direction, warnings) == corpus
     assert warnings == []
 
 
 def test_one_wrong_side_is_an_error_unless_the_languages_are_stated(tmp_path: Path) -> None:
     corpus, warnings = CorpusFile(file=write_tsv(tmp_path / "en-zh.tsv", [(ENGLISH, ITALIAN)] * 100)), list[str]()
     with pytest.raises(ConfigError) as caught:
-        checked(corpus, Direction(LanguagePair("en", "zh"), Origin.FILE_NAME), warnings)
+        checked_sides(corpus, Direction(LanguagePair("en", "zh"), Origin.FILE_NAME), warnings)
     assert "en-zh.tsv, target: expected zh (the name of the file), found it:" in str(caught.value)
     assert "--languages en-zh; they are then used" in str(caught.value)
     assert "en-zh.tsv, source" not in str(caught.value)
     assert warnings == []
     corpus = two_files(tmp_path, ENGLISH, ENGLISH)
-    assert checked(corpus, STATED, warnings) == corpus
+    assert checked_sides(corpus, STATED, warnings) == corpus
     (warning,) = warnings
     assert "t.it: expected it (--languages), found en" in warning
     assert warning.endswith("The languages are taken as stated")
@@ -103,7 +103,7 @@ def test_languages_are_those_of_the_text_where_names_have_none_or_the_other_orde
     known = named_direction([Path("ita-eng.txt")])
     assert shown_direction(known, [short]) == Direction(LanguagePair("en", "it"), Origin.TEXT)
     stated, warnings = Direction(LanguagePair("it", "en"), Origin.OPTION), list[str]()
-    assert (checked(short, stated, warnings).columns, warnings) == ((2, 1), [])
+    assert (checked_sides(short, stated, warnings).columns, warnings) == ((2, 1), [])
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_training_of_given_minutes_is_as_long_and_has_a_model_that_fits() -> Non
 def test_pairs_characters_and_empty_sides_are_counted() -> None:
     made = TextProfile()
     pairs = [SentencePair(*pair) for pair in (("ab", "cde"), ("", "x"), ("y", " "), ("f", "g"))]
-    assert list(made.counted(pairs)) == [pairs[0], pairs[3]]
+    assert list(made.counting(pairs)) == [pairs[0], pairs[3]]
     assert (made.pairs, made.empty, made.characters) == (4, 2, [3, 4])
 
 
@@ -74,7 +74,7 @@ def test_pairs_characters_and_empty_sides_are_counted() -> None:
 def test_estimated_tokens_are_near_those_of_a_tokenizer(language: int) -> None:
     pairs = demo_pairs(2000, target=language)
     made = TextProfile()
-    made.sample = list(made.counted(SentencePair(source, target) for source, target in pairs))
+    made.sample = list(made.counting(SentencePair(source, target) for source, target in pairs))
     vocabulary, estimates = made.tokens()
     size = min(vocabulary, 1500)
     tokenizer = Tokenizer.train((side for pair in pairs for side in pair), TokenizerSettings(vocab_size=size))

@@ -13,12 +13,12 @@ Nothing is random: runs with different seeds can share a corpus.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import blake2b
-from itertools import compress, islice, starmap
+from itertools import compress, starmap
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, get_args
+from typing import Any, BinaryIO, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from nmt.config import CorpusFile, Filters, LanguagePair, MaxLength, Recipe, Rul
 from nmt.errors import DataError
 from nmt.system.console import Advance, Console, counted
 from nmt.system.files import digest_of, disk_errors
-from nmt.system.workers import WorkerPool, available_cores, can_fork
+from nmt.system.workers import WorkerPool, available_cores, batched, can_fork
 from nmt.text.corpus import pairs_of, parts_of, read_pairs, sample_of, text_files
 from nmt.text.manifest import Manifest, SplitCounts, input_files, recorded_settings, stamps
 from nmt.text.prepared import PreparedSplit, Sentences, SideWriter, write_valid_texts
@@ -47,7 +47,6 @@ _LEAST_EXTRA = 5
 # The most training sentences, as a share and in number, that are longer than the longest unsplit source.
 _LONGER_SHARE, _LONGER = 0.005, 1_500
 
-Item = TypeVar("Item")
 # A function like `map` that shares the work: results in order, only some items and results in RAM at a time.
 Mapped = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 # Takes a sample and all pairs; yields for each of all pairs why it is improbable, None if it is not.
@@ -133,7 +132,7 @@ class Text:
     def filter(self, rules: dict[LanguagePair, Rules], keep_duplicates: bool) -> None:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
         texts = enumerate(starmap(read_pairs, self._corpora))
-        blocks = ((corpus, block) for corpus, pairs in texts for block in batched(map(tuple, pairs)))
+        blocks = ((corpus, block) for corpus, pairs in texts for block in batched(map(tuple, pairs), BLOCK))
         languages = [languages for _, languages in self._corpora]
         function = partial(filter_block, [rules[pair] for pair in languages], [pair.target for pair in languages])
         digests = bytearray()
@@ -175,7 +174,7 @@ class Text:
         writers = [SideWriter(directory, side, getattr(tokenizers, side)) for side in ("source", "target")]
         function = partial(encode_block, tokenizers, self._job.recipe.data.filters.max_tokens)
         with self._progress("encoding", sum(self._kept)) as advance:
-            for sides, too_long in self._job.mapped(function, map(b"".join, batched(self._read(self._kept)))):
+            for sides, too_long in self._job.mapped(function, map(b"".join, batched(self._read(self._kept), BLOCK))):
                 for writer, side in zip(writers, sides, strict=True):
                     writer.append(*side)
                 for line in too_long:
@@ -217,13 +216,6 @@ class Text:
         raise DataError(f"{names}: {counted(read, 'pair')} read, none kept: {rules}; {advice}")
 
 
-def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield blocks of items."""
-    rest = iter(items)
-    while block := list(islice(rest, BLOCK)):
-        yield block
-
-
 def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
     """Return a function that shares work among processes on this machine, by default as many as it has cores.
 
@@ -232,8 +224,7 @@ def in_processes(recipe: Recipe, count: int | None = None) -> Mapped:
 
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         processes = count or recipe.runtime.threads or available_cores()
-        with closing(WorkerPool(function, processes, "set runtime.threads to a smaller number")) as pool:
-            yield from pool.map(items)
+        return WorkerPool(function, processes, "set runtime.threads to a smaller number").map(items)
 
     files = (path for corpus in recipe.data.train for path in text_files(corpus).values())
     return mapped if can_fork() and sum(path.stat().st_size for path in files) >= _SHARED_BYTES else map

@@ -178,9 +178,9 @@ class Rules:
             for sentence in pair
         }
         places.pop("", None)
-        lengths = LengthRatio.learn(normalized(sample))
-        possible = {"length": lengths is not None, "leak": bool(places), "language": filters.language}
+        possible = {"leak": bool(places), "language": filters.language}
         applied = [rule for rule in _CHECKS if rule not in filters.keep and possible.get(rule, True)]
+        lengths = LengthRatio.learn(normalized(sample))
         return cls(source, target, lengths, places, tuple(applied), "damaged" not in filters.keep)
 
     def apply(self, source: str, target: str) -> tuple[str, str, str | None, str]:

@@ -35,7 +35,7 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
     line, first = next(records, (0, []))
     positions = _named(f"{path}:{line}", first, columns, languages)
     source, target = positions or (int(columns[0]) - 1, int(columns[1]) - 1)
-    most = max(source, target) + 1
+    most, cell_text = max(source, target) + 1, one_line if is_csv else str
     for number, cells in records if positions or not line else chain([(line, first)], records):
         if is_csv and len(cells) != len(first) and len(cells) >= most:
             raise DataError(
@@ -43,8 +43,7 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
                 f"a cell with the character that separates cells must be in quotes: {shortened(' | '.join(cells))!r}"
             )
         if len(cells) >= most:
-            texts = cells[source], cells[target]
-            yield SentencePair(*(texts if not is_csv else (one_line(texts[0]), one_line(texts[1]))), number)
+            yield SentencePair(cell_text(cells[source]), cell_text(cells[target]), number)
         elif any(map(str.strip, cells)):
             shape = "1 column (no tab)" if len(cells) == 1 and not is_csv else f"{len(cells)} columns"
             expected = f"{most}, since source and target are the columns {source + 1}, {target + 1}"

@@ -6,8 +6,8 @@ are no translations, and `Texts` collects what there is to translate.
 
 >>> def read_notes(content, texts):
 ...     for line in content.lines:
-...         made = texts.replaced(line.text, read_text(line.text), content.place(line.start))
-...         yield line.start, line.start + len(line.text), made
+...         replacement = texts.replaced(line.text, read_text(line.text), content.place(line.start))
+...         yield line.start, line.start + len(line.text), replacement
 >>> content = Content("notes", "Hello\n", ReadOptions("text"))
 >>> Document("notes", lambda texts: content.replaced(read_notes, texts)).translated(lambda text: Line("Ciao"))
 b'Ciao\n'
@@ -321,9 +321,8 @@ def wrap(line: Line, count: int, widest: int = 0) -> list[Line]:
     >>> [str(line) for line in wrap(Line("Non so che cosa fare adesso"), 2, widest=20)]
     ['Non so che cosa', 'fare adesso']
     """
-    lines = [Line(line.text.rstrip(), line.items)]
     if count == 1:
-        return lines
+        return [Line(line.text.rstrip(), line.items)]
     parts = line.cut([match.end() for match in _BREAKABLE.finditer(line.text)])
     widest_lines = _filled(parts, widest)
     if max(map(width, widest_lines)) <= widest:

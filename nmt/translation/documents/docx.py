@@ -76,9 +76,9 @@ def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) ->
         lines += [part] if form == usual else [code_line(opening), part, code_line(closing)]
     line = joined(lines)
     if (translation := texts.translation(line, place)) is not None and translation != line:
-        made = formed(translation, lambda text: f'<w:t xml:space="preserve">{escape(text)}</w:t>' if text else "")
-        made = f"{head}{spans[0][1][1]}{begin}{made}{end}{spans[-1][1][0]}{tail}"
-        made, divided = _EMPTY.sub("", _EMPTY.sub("", made)), 1
+        xml = formed(translation, lambda text: f'<w:t xml:space="preserve">{escape(text)}</w:t>' if text else "")
+        xml = f"{head}{spans[0][1][1]}{begin}{xml}{end}{spans[-1][1][0]}{tail}"
+        xml, divided = _EMPTY.sub("", _EMPTY.sub("", xml)), 1
         while divided:
-            made, divided = _DIVIDED.subn(r"\1\2", made)
-        paragraph[:] = etree.fromstring(made)[:]
+            xml, divided = _DIVIDED.subn(r"\1\2", xml)
+        paragraph[:] = etree.fromstring(xml)[:]

@@ -9,11 +9,10 @@ from typing import NamedTuple
 from nmt.errors import ConfigError
 from nmt.text.items import Line
 from nmt.translation.documents.document import Content, FileLine, ReadOptions, Replacement, Texts, read_text
+from nmt.translation.result import plain_json
 
 _MOST_NESTED = 100  # since each string has a path of this length
 _TOKEN = re.compile(r"\{\s*\}|\[\s*\]|[{}\[\],:\"]|[^\s{}\[\],:\"]+")
-# Numbers are read as floats, since Python refuses integers of more than 4,300 digits; they stay as they are written.
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # The last words of keys whose strings a program reads; a label under such a key begins with a capital or has a space.
 _RESERVED = re.compile(
     r"(?:.*[_.-])?(?:id|uuid|class|class_?name|type|href|url|uri|src|key|slug|icon|colou?r|locale|lang|language|dir|format)",
@@ -133,7 +132,7 @@ def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: 
 def check_json(content: Content, text: str, start: int) -> None:
     """Raise DataError unless a text that begins at a position of the file is JSON."""
     try:
-        json.loads(text, parse_int=float)
+        json.loads(text, parse_int=float)  # Python refuses integers of more than 4,300 digits
     except json.JSONDecodeError as error:
         advice = "; for an object in each line, give --format jsonl" * error.msg.startswith("Extra data")
         raise content.error(start + error.pos, f"not JSON: {error.msg} at column {error.colno}{advice}") from None
@@ -164,5 +163,5 @@ def _values(text: str) -> Iterator[_Value]:
 
 
 def _quoted(text: Line | str) -> str:
-    """Return a string as JSON in UTF-8, which has no unpaired surrogates."""
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(text), ensure_ascii=False))
+    """Return a string as JSON."""
+    return plain_json(str(text))

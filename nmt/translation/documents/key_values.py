@@ -45,8 +45,8 @@ def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
         is_message = is_java and bool(re.search(r"\{\d", text)) and "'" not in _QUOTED.sub("", text.replace("''", ""))
 
         def form(line: Line, is_message: bool = is_message) -> str:
-            made = formed(line, lambda part: part.replace("'", "''")) if is_message else str(line)
-            return _escaped(made, is_java, is_ascii)
+            unescaped = formed(line, lambda part: part.replace("'", "''")) if is_message else str(line)
+            return _escaped(unescaped, is_java, is_ascii)
 
         line = read_coded(text, _QUOTED, lambda part: part.replace("''", "'")) if is_message else read_text(text)
         yield *match.span("value"), texts.replaced(value, line, content.place(match.start("value")), form)

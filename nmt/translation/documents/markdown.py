@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
 
 from nmt.text.items import Item, Line, joined, read
-from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed
+from nmt.translation.documents.document import Content, Replacement, Texts, code_line
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
 # Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
@@ -66,8 +66,7 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
             start, end = spans[0][0], spans[-1][1]
             labels = environment.get("references", {})
             paragraph = _line("\n".join(text[first:last] for first, last in spans), labels)
-            made = texts.replaced(text[start:end], paragraph, content.place(start), lambda line: formed(line, str))
-            yield start, end, made
+            yield start, end, texts.replaced(text[start:end], paragraph, content.place(start))
 
 
 @cache

@@ -99,8 +99,8 @@ def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
         same = "".join(tags.get(part, part) for part in (content.text[segment.start : segment.end] for segment in run))
         if line := _line(content.text, run, lambda text: read(unescape(text))):
             start = run[0].start + len(raw) - len(raw.lstrip())
-            made = texts.replaced(same.strip(), line, content.place(start), partial(_formed, tags=tags))
-            yield start, start + len(raw.strip()), made
+            replacement = texts.replaced(same.strip(), line, content.place(start), partial(_formed, tags=tags))
+            yield start, start + len(raw.strip()), replacement
         elif same != raw:
             yield run[0].start, run[-1].end, same
         if piece.item and piece.item.name:
@@ -132,8 +132,8 @@ def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> st
         quote = value[0] if value[0] in "\"'" else ""
         line, around = read(unescape(value.strip(quote or None))), quote or '"'
         place = content.place(start + match.start(2))
-        made = texts.replaced(value, line, place, lambda made: f"{around}{escape(str(made))}{around}")
-        return match[0].removesuffix(value) + made
+        replacement = texts.replaced(value, line, place, lambda line: f"{around}{escape(str(line))}{around}")
+        return match[0].removesuffix(value) + replacement
 
     return _ATTRIBUTE.sub(replaced, tag)
 

@@ -73,10 +73,8 @@ def _replacement(content: Content, texts: Texts, run: Sequence[FileLine], escape
     leading = _LEADING.match(run[0].text)
     before = leading.end() if leading else 0
     start, end = run[0].start + before, run[-1].start + len(run[-1].text.rstrip())
-    parts = [
-        read_coded(text, _TAG, unescape if escaped else str)
-        for text in (run[0].text[before:].rstrip(), *(line.text.strip() for line in run[1:]))
-    ]
+    texts_of_lines = [run[0].text[before:].rstrip(), *(line.text.strip() for line in run[1:])]
+    parts = [read_coded(text, _TAG, unescape if escaped else str) for text in texts_of_lines]
     together = joined([parts[0], *(joined([Line("\n"), part]) for part in parts[1:])])
     line = Line(_BREAK_BETWEEN.sub("", together.text).replace("\n", " "), together.items)
 

@@ -27,7 +27,7 @@ from nmt.translation.documents.xliff import read_xliff
 from nmt.translation.options import Choices, TranslateOptions, checked_options
 from nmt.translation.pipeline import differing_at, first_few
 from nmt.translation.result import Translation
-from nmt.translation.translator import Translator
+from nmt.translation.translator import Text, Translator
 
 _XML = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
 # How formats declare their encoding.
@@ -49,7 +49,7 @@ _READERS: dict[Format, Read] = {
 
 
 # Yields lines in batches with their translations, as `Translator.translate_batches`.
-TranslateBatches = Callable[[Iterable[Line], TranslateOptions], Iterator[tuple[list[Line], list[Translation]]]]
+TranslateBatches = Callable[[Iterable[Text], TranslateOptions], Iterator[tuple[list[Text], list[Translation]]]]
 
 
 def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
@@ -73,7 +73,7 @@ def _document_of(content: Content) -> Document:
 
 
 def translate_document(
-    translate_batches: TranslateBatches,
+    translate_batches: TranslateBatches[Line],
     document: Document,
     options: TranslateOptions,
     advance: Callable[[int], object] = lambda count: None,
@@ -83,11 +83,11 @@ def translate_document(
     The processes of torchrun translate together; only the first one has the texts. `advance` is called with the number
     of lines that are translated. Raises as `Document.translated` does.
     """
-    made: dict[Line, Translation] = {}
+    by_line: dict[Line, Translation] = {}
     for batch, translations in translate_batches(document.lines, options):
-        made |= zip(batch, translations, strict=True)
+        by_line |= zip(batch, translations, strict=True)
         advance(len(batch))
-    lines = {line: translation.line for line, translation in made.items()}
+    lines = {line: translation.line for line, translation in by_line.items()}
     data = document.translated(lambda text: with_lines(text, lines))
     entries, kept, warnings = document.texts.entries, document.texts.kept, list[str]()
     if not any(map(str.isalpha, "".join(text.text for text, _ in entries))) and not kept:
@@ -96,7 +96,7 @@ def translate_document(
     for (noun, _, rest), places in ((what.partition(" "), places) for what, places in kept.items()):
         stay = "stays as it is" if len(places) == 1 else "stay as they are"
         warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
-    lost = {line for line, translation in made.items() if any(translation.diff)}
+    lost = {line for line, translation in by_line.items() if any(translation.diff)}
     differing = [place for text, place in entries if lost and not lost.isdisjoint(lines_in(text))]
     return data, warnings + ([differing_at("text", differing)] if differing else [])
 
@@ -129,8 +129,8 @@ def translate_file(
         write_output(output, "".join(f"{translation.text}\n" for translation in translations))
         return [differing_at("line", places)] if places else []
     document = read_document(data, str(source), read_options)
-    made, warnings = translate_document(translator.translate_batches, document, options)
-    write_output(output, made)
+    translated, warnings = translate_document(translator.translate_batches, document, options)
+    write_output(output, translated)
     return warnings
 
 

@@ -142,9 +142,9 @@ def _write(unit: etree._Element, source: etree._Element, index: int, translation
         target[:], target.text = deepcopy(source)[:], source.text
     # where codes and tags of the text are not inside each other, the parser closes elements
     raw = formed(translation, partial(escape, quote=False))
-    made = etree.fromstring(f"<a>{raw}</a>", etree.XMLParser(recover=True))
+    content = etree.fromstring(f"<a>{raw}</a>", etree.XMLParser(recover=True))
     place = _segments(target)[index]
-    place[:], place.text = made[:], made.text
+    place[:], place.text = content[:], content.text
     etree.cleanup_namespaces(target)
     is_segment = _name(unit) == "segment"
     (unit if is_segment else target).set("state", "translated" if is_segment else "needs-review-translation")

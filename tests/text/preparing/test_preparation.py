@@ -132,7 +132,7 @@ def test_large_text_is_sampled_for_the_tokenizer(folder: Path, monkeypatch: pyte
     [
         ("kill_at_call(500, after=(preparation, 'filter_block'), times=3)", ""),
         ("kill_at_call(500, after=(preparation.Text, 'encode'))", ""),
-        ("kill_at_call(1, after=(module, 'settle'))", ""),
+        ("kill_at_call(1, after=(module, 'sync_files'))", ""),
         ("kill_at_call(1, after=(Path, 'replace'), times=3)", ""),
         (
             "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))",
