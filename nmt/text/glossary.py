@@ -28,7 +28,7 @@ _WORD = re.compile(rf"{UNSPACED_WORD}|{WORD_LETTER}+|[^\w\s]")
 _LONGEST = 200  # characters of a term
 
 
-def _words(text: str) -> Words:
+def _words(text: str) -> tuple[str, ...]:
     """Return words, in which both apostrophes are the same."""
     return tuple(_WORD.findall(text.replace("’", "'")))
 
