@@ -16,7 +16,8 @@ ENDINGS: dict[str, Format] = {f".{name}": cast(Format, name) for name in FORMATS
     ".ndjson": "jsonl", ".htm": "html", ".xhtml": "html", ".md": "markdown", ".xml": "android",
 }  # fmt: skip
 # Endings that lines of text may have, beside codes of languages and numbers.
-_TEXT = re.compile(r"|\.(?:txt|text|zip|src|tgt|ref|hyp|out|tok|source|target|\d+|.*\s.*)")
+_PARTS = "train|valid|dev|devtest|test|source|target|src|tgt|ref|hyp"  # of a corpus
+_TEXT = re.compile(rf"|\.(?:txt|text|zip|out|tok|{_PARTS}|\d+|.*\s.*)")
 _STRING = r'"(?:[^"\\\r\n]|\\.)*+"'
 _OFFICE = "PDF, RTF or Office"
 _WORD = re.compile(rb"PK\x03\x04(?s:.*?)word/document\.xml")  # in the names of members

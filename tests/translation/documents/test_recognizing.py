@@ -16,7 +16,9 @@ def recognized(name: str | None, content: str | bytes) -> Format:
     return recognized_format(None, None if name is None else Path(name), data)
 
 
-@pytest.mark.parametrize("name", [None, "film.txt", "film.srt.txt", "film", "film.en", "film.TXT.gz"])
+@pytest.mark.parametrize(
+    "name", [None, "film.txt", "film.srt.txt", "film", "film.en", "film.TXT.gz", "eng_Latn.devtest"]
+)
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
