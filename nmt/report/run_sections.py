@@ -68,7 +68,7 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
         figure, (axes,) = new_chart(margins=_LABELLED)
         for (label, key, records), colour, line in zip(curves, COLOURS, ("-", "--"), strict=False):
             if records:
-                end = f"{label} {short_number(records[-1][key])}"
+                end = f"{label} {short_number(float(format(records[-1][key], '.3g')))}"
                 steps, values = _column(records, "step"), _column(records, key)
                 _plot(axes, steps, values, color=colour, linestyle=line, label=end)
             if (best := run.best) is not None and best in records:
