@@ -162,7 +162,7 @@ def remarks(run: RunRecords) -> Iterator[str]:
         yield "The last validation is the best one: with more steps the model may still improve."
     padding, waiting = (fmean([record[key] for record in run.train] or [0]) for key in ("padding", "loader_wait"))
     if padding > 0.3:
-        yield f"{padding:.0%} of the target tokens in batches are padding; a larger train.length_groups has less."
+        yield f"{padding:.0%} of the target tokens in batches are padding; there is less with more train.length_groups."
     if waiting > 0.1:
         yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
 

@@ -56,7 +56,7 @@ _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment g
 
 # A term that makes a line less probable by so many nats was not in the training text (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
-# In a word, which is no place for an item: of a sign without a piece, the model has another form.
+# Within a word. One without a piece is replaced by one that has a piece, since as an item it would divide the word.
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’‘´`](?=[^\W\d_])")
 
 Text = TypeVar("Text", str, Line)
