@@ -39,8 +39,10 @@ def report(request: ReportRequest, console: Console) -> None:
 def check(request: ReportRequest) -> None:
     """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
     paths, reference, source = request.systems, request.reference, request.source
-    files_of_runs = [file for path in paths for file in path.glob("*.*") if not file.suffix.startswith(".htm")]
-    check_output(request.output, [*paths, *files_of_runs, *filter(None, (reference, source))])
+    place = request.output.resolve()
+    is_in_run = any(place.is_relative_to(path.resolve()) for path in paths)
+    is_of_run = is_in_run and place.is_file() and not place.suffix.startswith(".htm")
+    check_output(request.output, [*paths, *[place] * is_of_run, *filter(None, (reference, source))])
     distinct: dict[Path, Path] = {}
     for path in paths:
         if (first := distinct.setdefault(path.resolve(), path)) is not path:

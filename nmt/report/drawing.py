@@ -4,6 +4,7 @@ Figures are made without pyplot, so that no global state remains; `drawing_style
 """
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -117,16 +118,17 @@ def new_chart(
 
 
 def short_number(value: float, _: object = None) -> str:
-    """Return a number as a label of at most six characters, which fits into the margins of a chart.
+    """Return a number as a short label, which fits into the margins of a chart.
 
-    >>> [short_number(value) for value in (0, 0.00015, 0.125, 5000, 12_500, 3.8e13)]
-    ['0', '1.5e-4', '0.125', '5000', '12.5k', '3.8e13']
+    >>> [short_number(value) for value in (0, 0.00015, 0.01234, 54.62, 999.99, 12_500, 999_999, 1.25e6, math.nan)]
+    ['0', '1.5e-4', '0.0123', '54.62', '1000', '12.5k', '1e6', '1.25e6', 'nan']
     """
-    if value == 0 or 0.01 <= abs(value) < 1000:
-        return f"{value:.3g}"
-    if 1000 <= abs(value) < 1e6:
-        return f"{value:.0f}" if abs(value) < 10_000 else f"{value / 1000:.3g}k"
-    mantissa, exponent = f"{value:.1e}".split("e")
+    value = float(f"{value:.4g}")
+    if 10_000 <= abs(value) < 1e6:
+        return f"{value / 1000:g}k"
+    if value == 0 or 0.01 <= abs(value) < 10_000 or not math.isfinite(value):
+        return f"{round(value, 4):g}"
+    mantissa, exponent = (f"{value:.2e}" if abs(value) > 1 else f"{value:.1e}").split("e")
     return f"{float(mantissa):g}e{int(exponent)}"
 
 

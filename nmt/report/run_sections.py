@@ -68,7 +68,7 @@ def training_drawings(run: RunRecords) -> list[Drawing]:
         figure, (axes,) = new_chart(margins=_LABELLED)
         for (label, key, records), colour, line in zip(curves, COLOURS, ("-", "--"), strict=False):
             if records:
-                end = f"{label} {short_number(records[-1][key])}"
+                end = f"{label} {short_number(float(format(records[-1][key], '.3g')))}"
                 steps, values = _column(records, "step"), _column(records, key)
                 _plot(axes, steps, values, color=colour, linestyle=line, label=end)
             if (best := run.best) is not None and best in records:
@@ -162,7 +162,7 @@ def remarks(run: RunRecords) -> Iterator[str]:
         yield "The last validation is the best one: with more steps the model may still improve."
     padding, waiting = (fmean([record[key] for record in run.train] or [0]) for key in ("padding", "loader_wait"))
     if padding > 0.3:
-        yield f"{padding:.0%} of the target tokens in batches are padding; a larger train.length_groups has less."
+        yield f"{padding:.0%} of the target tokens in batches are padding; there is less with more train.length_groups."
     if waiting > 0.1:
         yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
 

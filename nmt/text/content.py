@@ -89,7 +89,7 @@ def without_items(line: str, substitute: str = " ") -> str:
 _NUMBER = re.compile(r"(?<!\d)(?<!\d[.,'’，])(?:\d{1,3}(?:[ \u202f]\d{3})++(?!\d)|\d++(?:[.,'’，]\d++)*+)")
 _MAGNITUDE = re.compile(
     "hundred|thousand|[mbtr]illion|milion[ei]|miliard|cent[oi]|mille|mila\\b|[百千万萬亿億]|[〇零一二三四五六七八九]{2}"
-    "|\\d0['’]?s\\b|年代",
+    "|(?:\\d\\d|['’])\\d0['’]?s\\b|年代",
     re.IGNORECASE,
 )
 

@@ -141,9 +141,10 @@ _KNOWN = (
     rf"|\*{{2,3}}|~~|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-7]{{3}}|e)(?:\[[\d;]*m)?|\\\((?:[^()]|\([^()]*+\))*+\)"
     rf"|{_START}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))[^\s\"<>|:*?]*(?<![.,;!?)])"
     rf"|\\(?:{_LATEX})(?![A-Za-z])|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
-    # :name, :smile:, @:key, !name, ~name, --option, -o, name(); a capital after a dash may begin a sentence
+    # :name, :smile:, @:key, !name, ~name, --option, -o, name(); a capital after a dash may begin a sentence, and a
+    # letter between two dashes is a word, as in `la casa -y el perro- son`
     rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
-    rf"|{_START}-(?:-[a-z][\w-]*|(?:[a-z]|(?<=[^.!?…\s] -)[A-Z])(?![\w-]))|@:\([\w.]+\)"
+    rf"|{_START}-(?:-[a-z][\w-]*|(?:[a-z]|(?<=[^.!?…\s] -)[A-Z])(?![\w-])(?![^-]*+(?<=\w)-(?!\w)))|@:\([\w.]+\)"
     r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
     # numbers of versions and addresses, not those with groups of three digits
     r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:[-+]?[a-z]+(?:\.?\d+)*)?(?:[/:]\d+)?(?![\w])"
@@ -172,7 +173,7 @@ _SIGNS = re.compile(
 _CHUNK, _LETTER = re.compile(rf"([^\s{UNSPACED_TEXT}]+)"), re.compile(r"[^\W\d]")
 _CODE = re.compile(
     r"[{}<>^_=~\\]|\$(?!\d)|(?<!\d)%(?=[\w{(<])|[#@](?=\w)|[A-Za-z]\+[A-Za-z]"
-    r"|[A-Za-z0-9/][A-Za-z0-9]\.(?:[a-z][a-z0-9]|[A-Z]{3,4}\b)|/[\w-]{2,}\.[A-Za-z]|[a-z]\[\d*\]|::"
+    r"|[A-Za-z0-9/][A-Za-z0-9]\.(?:[a-z][a-z0-9]|[A-Z]{3,4}\b)|/[\w-]{2,}\.[a-z]\b|[a-z]\[\d*\]|::"
 )
 _AROUND = ("([{\"'“‘«（「『《", ".,;:!?…)]}\"'”’»。，、；：！？）」』》")
 _BRACKETS = {"'": "'", '"': '"', "(": ")", "[": "]", "“": "”", "‘": "’", "«": "»", "（": "）", "「": "」"}

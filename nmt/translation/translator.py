@@ -56,7 +56,7 @@ _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment g
 
 # A term that makes a line less probable by so many nats was not in the training text (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
-# In a word, which is no place for an item: of a sign without a piece, the model has another form.
+# Within a word. One without a piece is replaced by one that has a piece, since as an item it would divide the word.
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’‘´`](?=[^\W\d_])")
 
 Text = TypeVar("Text", str, Line)
@@ -301,8 +301,9 @@ class Translator:
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
         new_characters = {*line.text} - self._known_characters if options.search.protect else ()
         if signs := "".join(sorted(filter(self._is_unknown_sign, new_characters))):
-            apostrophe = next(filterfalse(self._is_unknown_sign, "'’"), r"\g<0>")
-            line = line._replace(text=_APOSTROPHE.sub(apostrophe, line.text))
+            known = next(filterfalse(self._is_unknown_sign, "'’"), None)
+            text = _APOSTROPHE.sub(lambda match: known if known and match[0] in signs else match[0], line.text)
+            line = line._replace(text=text)
             line, start = with_signs(line, signs), with_signs(start, signs)
         if not prefix and not any(map(str.isalpha, line.text)):
             return [Unit(NO_TEXT, line._replace(text=line.text.strip()), NO_TEXT, start, "")]

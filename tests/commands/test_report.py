@@ -98,10 +98,11 @@ def test_options_and_files_that_do_not_belong_together_are_refused(uninterrupted
     over = run_command("report", one, "--reference", write_lines(tmp_path / "three", "a"), "-o", one)
     assert over.exit_code == 2
     assert one.read_text(encoding="utf-8") == "a\n"
-    recipe = uninterrupted / "recipe.yaml"
-    result = run_command("report", uninterrupted, "-o", recipe)
-    assert (result.exit_code, "it is an input of this command" in " ".join(result.stderr.split())) == (2, True)
-    assert recipe.read_text(encoding="utf-8").startswith("languages")
+    for name in ("recipe.yaml", "lock", "best/model.safetensors"):
+        content = (uninterrupted / name).read_bytes()
+        result = run_command("report", uninterrupted, "-o", uninterrupted / name)
+        assert (result.exit_code, "it is an input of this command" in " ".join(result.stderr.split())) == (2, True)
+        assert (uninterrupted / name).read_bytes() == content
     assert not page.exists()
 
 

@@ -60,6 +60,7 @@ def test_accelerators_escapes_code_and_arguments_are_compared(
         ("In the 1970s, of 1,000", "Negli anni '70", []),
         ("2010年代的纽约", "New York in the ’10s", []),
         ("a Milan, 1984", "in Milan", ["1984"]),
+        ("After 30s, 5000", "Dopo 30 s", ["5000"]),
     ],
 )
 def test_lost_numbers_of_examples(source: str, text: str, lost: list[str]) -> None:

@@ -68,6 +68,8 @@ def test_ordinary_text_has_no_items(text: str) -> None:
         ("1. First", ["1."]),
         ("- First", ["-"]),
         ("-I saw -X. -E poi?", ["-X"]),
+        ("La casa -y el perro- son. It -I think- has -a and ex-b", ["-a"]),
+        ("He saw him/her.They and src/a/main.c.", ["src/a/main.c"]),
         ("%s%d of [the terms](https://b.org)", ["%s", "%d", "[", "](https://b.org)"]),
         ("[i](a word)[/i], [a](see b)", ["[i]", "[/i]"]),
         ("It is $5 million, not $5.50 or $20.", []),

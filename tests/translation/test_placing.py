@@ -359,6 +359,11 @@ def test_an_apostrophe_without_a_piece_divides_no_word(known: str, typed: str) -
     assert translator.translate(f"it{typed}s a cat").text == translator.translate(f"it{known}s a cat").text
 
 
+def test_an_apostrophe_with_a_piece_stays_beside_another_sign() -> None:
+    translator = Translator(tiny_loaded_model(tiny_tokenizers(["it's it’s a cat"], 268)), RuntimeSettings(device="cpu"))
+    assert "it’s" in "".join(unit.text for unit in translator._units("it’s ½ a cat", "", translator.options()))
+
+
 def test_half_of_a_pair_is_beside_the_same_word() -> None:
     assert str(place(read("See the <b>page"), "Vedi la pagina", [(0, 0), (1, 1), (2, 2)])) == "Vedi la <b>pagina"
 

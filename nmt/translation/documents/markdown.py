@@ -30,7 +30,7 @@ _CODE = re.compile(
     r"|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
     rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|(?<!\w)(?:\w*+\\_)++\w*+"
-    r"|\*++(?=\S)|(?<=\S)\*++|~~|(?<!\w)_++(?=\S)|(?<=\S)_++(?!\w)|(?:\\| {2,})\n)"
+    r"|\*++(?=\S)|(?<=\S)\*++|~~|(?<!\w)_++(?=\S)|(?<=\S)_++(?!\w)|(?:\\|(?<! ) {2,})\n)"
 )
 # Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition
 # or a note.

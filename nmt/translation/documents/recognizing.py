@@ -56,11 +56,9 @@ def named_format(option: str | None, path: Path | None) -> Format | None:
         return cast(Format, option)
     name = Path("" if path is None else path.name.lower())
     ending = Path(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
-    if _TEXT.fullmatch(ending) or is_language(ending[1:]):
-        return None
-    if ending not in ENDINGS:
+    if ending not in ENDINGS and not _TEXT.fullmatch(ending) and not is_language(ending[1:]):
         raise ConfigError(f"{path}: files in the format {ending} {_ADVICE}")
-    return ENDINGS[ending]
+    return ENDINGS.get(ending)  # also for `.arb`, a code of Arabic
 
 
 def recognized_format(option: str | None, path: Path | None, start: bytes) -> Format:

@@ -115,6 +115,11 @@ def test_mathematics_stays(code: str) -> None:
     assert texts(read("markdown", "It is $5 and $6 here.")) == ["It is $5 and $6 here."]
 
 
+def test_many_spaces_within_a_line_take_linear_time() -> None:
+    text = f"a{' ' * 100_000}b"
+    assert translated(read("markdown", text), str).decode() == text
+
+
 def test_mathematics_that_is_not_closed_takes_linear_time() -> None:
     for part in ("\\(a ", "\\[a ", "\\begin{a} "):
         assert translated(read("markdown", part * 20_000), str).decode() == part * 20_000

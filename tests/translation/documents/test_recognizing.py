@@ -50,7 +50,7 @@ def test_content_decides_for_names_of_text(name: str | None, content: str | byte
         ("a.md", "<p align=center>\n <img>", "markdown"), ("a.csv", "Hi\n", "csv"),
         ("a.json", '{"a": 1}\n{"a": 2}\n', "jsonl"),
         ("a.json", SRT, "srt"), ("a.properties", "# x\na=b", "properties"), ("strings.xml", "<resources>", "android"),
-        ("a.strings", '"a" = "b";', "strings"), ("a.htm", "<p>Hi", "html"),
+        ("a.strings", '"a" = "b";', "strings"), ("app_it.arb", "{}", "json"), ("a.htm", "<p>Hi", "html"),
         ("page.md", "<!DOCTYPE html><html>", "html"),
         ("a.xml", "<xliff>", "xliff"), ("test.zh-CN", "Hi", "text"), ("part.001", "Hi", "text"), ("a. b", "Hi", "text"),
     ],
