@@ -43,8 +43,8 @@ def test_forms_are_items_in_sentences(form: str) -> None:
 
 
 _BESIDE_CHINESE = r"""
-v1.2.3-rc1 192.168.0.0/24 v2 b.com localhost:8080 print() 0x1F Ctrl-C --with-x /usr/local/bin ~/.bashrc *.txt C:\a.b {n}px
-550e8400-e29b-41d4-a716-446655440000 978-3-16-148410-0 +86-10-1234-5678 deadbeef1 :ref:`x` https://b.org/x \alpha
+v1.2.3-rc1 192.168.0.0/24 v2 b.com localhost:8080 print() 0x1F Ctrl-C --with-x /usr/local/bin ~/.bashrc *.txt C:\a.b
+{n}px 550e8400-e29b-41d4-a716-446655440000 978-3-16-148410-0 +86-10-1234-5678 deadbeef1 :ref:`x` https://b.org/x \alpha
 """
 
 
