@@ -128,8 +128,9 @@ def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple
         share = min(len(targets) - 1, min(inside) * len(targets) // len(words))
         run = best_run(len(targets), links, inside) or (share, share)
     # punctuation beside a word is inside only if it is so in the source
-    left = without_marks(text, *targets[run[0]])[0] if source[start].isalnum() else targets[run[0]][0]
-    right = without_marks(text, *targets[run[1]])[1] if source[end - 1].isalnum() else targets[run[1]][1]
+    left, right = targets[run[0]][0], targets[run[1]][1]
+    first, last = without_marks(text, left, right)
+    left, right = first if source[start].isalnum() else left, last if source[end - 1].isalnum() else right
     part, around = source[start:end], f" {source} "[start : end + 2].strip()
     if part != around and part in text[left:right] and (part.isdecimal() or text[left:right] in source):  # 2 of H2O
         left = text.index(part, left)
@@ -168,7 +169,7 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
         inside = {i for i, (a, b) in enumerate(word_spans(source)) if a < term.end and b > term.start}
         start = end = max(begin, _beside(term.start, source, text, links))
         if run := best_run(len(words), links, inside):
-            first, last = without_marks(text, *words[run[0]])[0], without_marks(text, *words[run[1]])[1]
+            first, last = without_marks(text, words[run[0]][0], words[run[1]][1])
             # an article such as `l'` stays before a vowel
             begins = unicodedata.normalize("NFD", term.text)[:1].lower()
             elision = _ELISION.match(text, first, last) if begins in tuple("aeiouh") else None
