@@ -28,6 +28,7 @@ from nmt.text.words import Links, word_spans
 _ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")
 _FINAL = re.compile(r"\s*[.!?…。！？:：,，;；]+[\"'”’»)）]*$")
 _UNSPACED, _WITHOUT_SPACES = re.compile(f"[{UNSPACED_TEXT}]"), re.compile(f"[{UNSPACED_TEXT}{FURTHER_UNSPACED}]")
+_CLOSING = "，。、：；！？）】」』》〉”’"  # signs of Chinese that follow a word without a space
 # Items and spaces at the start of a unit, and marks between them.
 _LEADING = re.compile(rf"\s*(?:{ITEM}(?:[\s:;,：；，、]|[–—-](?=\s))*)*")
 
@@ -246,6 +247,9 @@ def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
             is_copied = any(from_unspaced) and not all(to_unspaced)
             return Line(" " if between.text and is_copied else "")
         return Line(" " if before[1] and (between.text or any(from_unspaced)) else "")
-    left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and between.items[0].role != "closing")
-    right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and between.items[-1].role != "opening")
+    first, last = between.items[0], between.items[-1]
+    is_closing = first.role == "closing" or first.text[0] in _CLOSING
+    is_opening = last.role == "opening" or unicodedata.category(last.text[-1]) in ("Ps", "Pi")
+    left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and not is_closing)
+    right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and not is_opening)
     return between._replace(text=f"{left}{between.text}{right}")

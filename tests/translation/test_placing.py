@@ -25,7 +25,7 @@ from nmt.decoding.search import Models, search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, content_diff
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, NO_TEXT, Line, joined, pairs_of, read
+from nmt.text.items import ITEM, NO_TEXT, Item, Line, joined, pairs_of, read
 from nmt.text.words import Links, words
 from nmt.translation import placing
 from nmt.translation import translator as translating
@@ -293,6 +293,12 @@ def test_typography_does_not_change_terms() -> None:
     options = replace(options_for({"cat": "猫 , 猫"}), to="zh")
     assert options.finished("cat?", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
     assert replace(options_for({}, typography=False), to="zh").finished("cat?", "", "好 ?") == "好 ?"
+
+
+def test_no_space_is_inside_of_brackets_that_are_items() -> None:
+    for signs, expected in [("《", " 《"), ("》", "》 "), ("，", "， "), ("，《", "，《"), ("{0}", " {0} ")]:
+        item = Line(ITEM, (Item(signs),))
+        assert str(gap(item, ("猫", "t"), ("我", "M"))) == expected
 
 
 @pytest.mark.parametrize(("before", "after", "space"), [("猫", "我", " "), ("ม", "เ", " "), ("a", "b", "")])
