@@ -85,11 +85,12 @@ class TranslateOptions:
                 rest = lower(rest[:1], self.to) + rest[1:]
         return rest
 
-    def final_mark(self, mark: str) -> str:
-        """Return the mark that ends a sentence after an item: full-width in Chinese, not in scripts with spaces."""
-        if not self.search.typography or len(mark) > 1 or script_of(self.to) == "Japanese":
-            return mark
-        return mark.translate(WIDE if script_of(self.to) == "Han" else _NARROW)
+    def final_mark(self, text: str) -> str:
+        """Return a copied end of a sentence: its mark is full-width in Chinese, and is not in scripts with spaces."""
+        script = script_of(self.to)
+        if not self.search.typography or script == "Japanese" or (script == "Han" and len(text) > 1):  # such as `1.`
+            return text
+        return text.translate(WIDE if script == "Han" else _NARROW)
 
     def terms(self, source: str) -> list[Term]:
         """Return the required terms of a normalized text."""

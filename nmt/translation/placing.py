@@ -250,6 +250,7 @@ def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
     first, last = between.items[0], between.items[-1]
     is_closing = first.role == "closing" or first.text[0] in _CLOSING
     is_opening = last.role == "opening" or unicodedata.category(last.text[-1]) in ("Ps", "Pi")
-    left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and not is_closing)
+    is_spaced = spaced[0] or before[1] in tuple(".,;:!?…)")
+    left = " " * (from_unspaced[0] and is_spaced and between.text[0] == ITEM and not is_closing)
     right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and not is_opening)
     return between._replace(text=f"{left}{between.text}{right}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nmt.text.content import NO_DIFF, ContentDiff
-from nmt.text.items import ITEM, NO_TEXT, Line, joined
+from nmt.text.items import NO_TEXT, Line, joined
 from nmt.text.normalize import normalize
 from nmt.text.words import Links, joined_links, pharaoh
 from nmt.translation import placing
@@ -118,10 +118,11 @@ def begun_unit(part: Line, prefix: Line) -> Unit:
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
-    for unit in units:
-        is_end = unit.after.text or unit is units[-1] or unit.core.text in tuple("。！？")
-        if unit.is_copied and unit.before.text.endswith(ITEM) and is_end:
+    for unit in units if len(units) > 1 else ():
+        is_wide = unit.core.text[-1:] in tuple("。！？")
+        if unit.is_copied and (is_wide or unit.after.text or unit is units[-1]):
             unit.lines = [unit.core._replace(text=options.final_mark(unit.core.text))]
+            unit.before = unit.before._replace(text=unit.before.text.rstrip()) if is_wide else unit.before
     ranked: dict[str, tuple[Line, float]] = {}
     for rank in range(max(len(unit.lines) for unit in units)):
         indices = [min(rank, len(unit.lines) - 1) for unit in units]

@@ -74,6 +74,7 @@ def test_sentences_of_examples(text: str, expected: list[str]) -> None:
         ("vale 3.50 euro e 7.25 lire", 3, ["vale 3.50 euro ", "e 7.25 lire"]),
         ("see <a b='c d'>one and</a> two", 2, ["see <a b='c d'>one ", "and</a> two"]),
         ("今天下雨，我们在家，看书、写字。", 10, ["今天下雨，我们在家，", "看书、写字。"]),
+        ("他们在这得到了351.94分", 9, ["他们在这得到了", "351.94分"]),
         ("我们都很喜欢它", 4, ["我们都", "很喜欢它"]),
     ],
 )

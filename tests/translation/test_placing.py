@@ -299,6 +299,7 @@ def test_no_space_is_inside_of_brackets_that_are_items() -> None:
     for signs, expected in [("《", " 《"), ("》", "》 "), ("，", "， "), ("，《", "，《"), ("{0}", " {0} ")]:
         item = Line(ITEM, (Item(signs),))
         assert str(gap(item, ("猫", "t"), ("我", "M"))) == expected
+    assert str(gap(Line(ITEM, (Item("{0}"),)), ("。", "."), ("我", "M"))) == " {0} "
 
 
 @pytest.mark.parametrize(("before", "after", "space"), [("猫", "我", " "), ("ม", "เ", " "), ("a", "b", "")])
@@ -311,7 +312,7 @@ def test_halves_of_a_text_without_spaces_have_a_space_between_translations(befor
     [
         ("zh", "cat {0}. cat {1}? {2}!", "猫 {0}。猫 {1}？ {2}！"),
         ("zh", "cat {0}:{1}, {2}", "猫 {0}:{1}, {2}"),
-        ("en", "猫{0}。猫{1}？", "cat {0}. cat {1}?"),
+        ("en", "猫{0}。猫{1} ？", "cat {0}. cat {1}?"),
     ],
 )
 def test_final_marks_after_items_are_those_of_the_language(to: str, source: str, expected: str) -> None:
