@@ -132,7 +132,7 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
     (text, (line, log_prob)), *others = ranked.items()
     alternatives = tuple(Alternative(text, log_prob) for text, (_, log_prob) in others)
     links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
-    alignment = joined_links(links) if options.alignment else None
+    alignment = joined_links(links, str(source), text) if options.alignment else None
     diff = options.diff(joined(part for unit in units for part in (unit.before, unit.core, unit.after)), line)
     return Translation(str(source), text, log_prob, alternatives, len(units), line, diff, alignment)
 
