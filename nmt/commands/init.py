@@ -242,7 +242,7 @@ def _comments_and_settings(
     until = "All" if minutes is None else f"The training ends after {minutes:g} minute{'s' * (minutes != 1)}. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     if (usable := profile.pairs - profile.empty) > 1.02 * profile.distinct:
-        empty += f", about {usable - profile.distinct:,} that repeat others, which are not trained on either"
+        empty += f", about {usable - profile.distinct:,} that repeat others (exact repetitions are not trained on)"
     comments = [
         f"{names}: {profile.pairs:,} sentence pairs{empty}, about {tokens[0]:,} source and {tokens[1]:,} target "
         "tokens.",

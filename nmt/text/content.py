@@ -22,6 +22,7 @@ from nmt.text.normalize import normalize
 ICU_ARGUMENT = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\d+)?")
 # The letter of an accelerator depends on the word: `&File`, `文件(&F)`.
 _ACCELERATOR = re.compile(r"(?<![\w&])&(?=[^\W_])(?!\w+;)")
+_IN_WORD = re.compile(r"(?<=[A-Za-z])&(?=[a-z])")  # an accelerator, as in `C&opy`, or not
 _SIGN = re.compile(r"[^\w{}%\U0001f000-\U0001faff\u266a-\u266f]+")
 # Signs that are written next to an item in some languages, and apart from it in others.
 _BESIDE = re.compile(r"^[-+~€£№](?=\{)|(?<=\})%$")
@@ -77,7 +78,8 @@ def accelerators(source: str, text: str) -> ContentDiff:
     if "&" not in source and "&" not in text:
         return NO_DIFF
     required, present = len(_ACCELERATOR.findall(source)), len(_ACCELERATOR.findall(text))
-    return ContentDiff(("&",) * (required - present), ("&",) * (present - required))
+    possible = [len(_IN_WORD.findall(side)) for side in (source, text)]
+    return ContentDiff(("&",) * (required - present - possible[1]), ("&",) * (present - required - possible[0]))
 
 
 def without_items(line: str, substitute: str = " ") -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from nmt.text.languages import UNSPACED_TEXT
+from nmt.text.languages import FURTHER_UNSPACED, UNSPACED, UNSPACED_TEXT
 from nmt.text.normalize import visible
 
 ITEM = "\ufffc"  # OBJECT REPLACEMENT CHARACTER; one in the input is an item, too
@@ -93,9 +93,14 @@ def with_signs(line: Line, signs: str) -> Line:
     return Line(ITEM.join(map(str, parts[::2])), items)
 
 
+# A letter or digit of a script with spaces between words, and no such letter before, or after: Chinese may be adjacent.
+_W = rf"[^\W{UNSPACED}{FURTHER_UNSPACED}]"
+_NO_W, _NO_W_AFTER = rf"(?<!{_W})", rf"(?!{_W})"
 _ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)|\{{[\w.]*\}}"
 _ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=[)}}]))"
-_HOST = r"(?<![\w@.-])(?:(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)|localhost(?=[:/]))(?![\w-])"
+_HOST = (
+    rf"{_NO_W}(?<![@.-])(?:(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)|localhost(?=[:/])){_NO_W_AFTER}(?!-)"
+)
 _SCHEME = r"[A-Za-z][a-z0-9+.-]{1,20}://|www\.|mailto:|tel:|sms:|doi:|urn:|magnet:|data:(?=[a-z]+/)"
 _SYMBOLS = (
     "©®™§¶†‡•±×÷\u2190-\u21ff\u2200-\u22ff\u2300-\u23ff\u2460-\u27bf\u2b00-\u2bff\u3297\u3299\u266a-\u266f"
@@ -105,6 +110,7 @@ _JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
 _SCRIPT = r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"  # of templates: <%= x %>, <?= $x ?>
 _IN_TAG = rf"(?:[^<>\"']|\"(?:[^\"<]|{_SCRIPT})*+\"|'(?:[^'<]|{_SCRIPT})*+')*+"
 _START = r"(?<![^\s\"'“‘«(\[（])"
+_START_OR_UNSPACED = rf"(?<![^\s\"'“‘«(\[{UNSPACED_TEXT}{FURTHER_UNSPACED}])"
 _BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
 _NESTED = r"\{[^{}]*+\}"
 for _ in range(5):
@@ -116,17 +122,17 @@ _HEX = "[0-9A-Fa-f]"
 _LATEX = "left|right|rangle|rfloor|rceil|rho|theta|tau|times|text[a-z]*|tan|nabla|neq|notin|frac|sqrt|sum|cdot"
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 _KNOWN = (
-    # URLs, hosts and e-mail addresses; ASCII, since Chinese may be adjacent
+    # URLs, hosts and e-mail addresses
     rf"(?<![A-Za-z0-9])(?:{_SCHEME})(?:{_ADDRESS})*{_ADDRESS_END}"
     rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*{_ADDRESS_END})?"
     r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+(?::[\w-]++/[\w-]++(?:[./][\w-]++)*)?"
     # tags of XML, HTML, subtitles and templates, comments, times in captions; `<T>` in `List<Array<T>>` is none
     rf"|</?[A-Za-z0-9][^\s<>]*+{_IN_TAG}>(?!>)|<\d[\d:.]*>|{_SCRIPT}|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
     # mentions, keys, $1 but no sums, $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
-    r"|<[@#!:][^\s<>]*>|<?(?<!\w)(?:Ctrl|Alt|Shift|Cmd|Super|Primary|Meta)[->][-<>\w]*+"
+    rf"|<[@#!:][^\s<>]*>|<?{_NO_W}(?:Ctrl|Alt|Shift|Cmd|Super|Primary|Meta)[->](?:[-<>]|{_W})*+"
     r"|\$[1-9](?![\w$]|[.,]\d| (?:mil|bil|tril|hundred|thousand))"
     rf"|\$\w*\([^()]*\)|\$\[[^][\s]*\]|(?:[$#%&=€£№]|(?<!\w)[-+~]|@:?|\\(?:[A-Za-z]+\*?)?)?"
-    rf"{_NESTED}(?:%(?![\w(])|(?:px|em|[kKMG]i?B|k[gm]|[cm]m|ms)(?!\w))?"
+    rf"{_NESTED}(?:%(?![\w(])|(?:px|em|[kKMG]i?B|k[gm]|[cm]m|ms){_NO_W_AFTER})?"
     r"|\[\[[^][]*\]\]|\[%[^][]*%\]|\[\w+_\w+\]|\[\^\w+\]|\[/?\w[\w-]*+ [\w-]+=[^][]*\]|\[/\w[\w-]*+\]"
     r"|!\[[^][]*\]\([^()\s]*\)"
     rf"|\[(?=[^][]*{_LINK})|{_LINK}"
@@ -136,26 +142,29 @@ _KNOWN = (
     r"|(?<!\d)%(?:\d+\$|\(\w+\)|<\w+>|\[\d+\])?[-+#0,']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[qjztL])?"
     r"(?:#?@\w*@?|[A-Za-z])(?![A-Za-z0-9])"
     # entities, code, emphasis of Markdown, escapes of strings
-    rf"|&(?:amp;)?(?:[A-Za-z]\w*|#\d+|#x{_HEX}+);|```[^`]+```|``[^`]+``"
-    rf"|(?:(?<![\w:])(?::[A-Za-z][\w-]*+)++:)?`[^`]+`_{{0,2}}"
+    rf"|&(?:amp;)?(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x{_HEX}+);|```[^`]+```|``[^`]+``"
+    rf"|(?:{_NO_W}(?<!:)(?::[A-Za-z][\w-]*+)++:)?`[^`]+`_{{0,2}}"
     rf"|\*{{2,3}}|~~|\\(?:u{_HEX}{{4}}|x{_HEX}{{2}}|[0-7]{{3}}|e)(?:\[[\d;]*m)?|\\\((?:[^()]|\([^()]*+\))*+\)"
-    rf"|{_START}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))[^\s\"<>|:*?]*(?<![.,;!?)])"
-    rf"|\\(?:{_LATEX})(?![A-Za-z])|{_START}\\(?![nrt])[A-Za-z]{{2,}}|\\."
-    # :name, :smile:, @:key, !name, ~name, --option, -o, name(); a capital after a dash may begin a sentence, and a
-    # letter between two dashes is a word, as in `la casa -y el perro- son`
+    rf"|{_START_OR_UNSPACED}(?:[A-Za-z]:\\|\\\\(?=\w+\\)|[A-Za-z]:/(?!/))"
+    rf"(?:[^\s\"<>|:*?”{UNSPACED_TEXT}]|(?<=[\\/])[{UNSPACED}]\w*+)*(?<![.,;!?)])"
+    rf"|\\(?:{_LATEX})(?![A-Za-z])|{_START_OR_UNSPACED}\\(?![nrt])[A-Za-z]{{2,}}|\\."
+    # :name, :smile:, @:key, !name, ~name, --option, -o; a capital after a dash may begin a sentence, and a letter
+    # between two dashes is a word, as in `la casa -y el perro- son`
     rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
-    rf"|{_START}-(?:-[a-z][\w-]*|(?:[a-z]|(?<=[^.!?…\s] -)[A-Z])(?![\w-])(?![^-]*+(?<=\w)-(?!\w)))|@:\([\w.]+\)"
-    r"|(?<![\w.])[A-Za-z_][\w.]*+\(\)"
-    # numbers of versions and addresses, not those with groups of three digits
-    r"|(?<![\w.,])v?(?!\d{1,3}(?:\.\d{3})+(?![\w.]))\d+(?:\.\d+){2,}(?:[-+]?[a-z]+(?:\.?\d+)*)?(?:[/:]\d+)?(?![\w])"
+    rf"|{_START_OR_UNSPACED}--[a-z](?:-|{_W})*|@:\([\w.]+\)"
+    rf"|{_START}-(?:[a-z]|(?<=[^.!?…\s] -)[A-Z]){_NO_W_AFTER}(?!-|[^-]*+(?<=\w)-(?!\w))"
+    # functions, numbers of versions and addresses, not those with groups of three digits
+    rf"|{_NO_W}(?:(?<!\.)[A-Za-z_](?:\.|{_W})*+\(\)"
+    rf"|(?<![.,])v?(?!\d{{1,3}}(?:\.\d{{3}})+(?!\.){_NO_W_AFTER})\d+(?:\.\d+){{2,}}(?:[-+]?[a-z]+(?:\.?\d+)*)?"
+    rf"(?:[/:]\d+)?{_NO_W_AFTER}"
     # of devices, books and telephones; hashes
-    rf"|(?<!\w)(?:v\d+(?:\.\d+)*|0x{_HEX}+|(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}"
-    rf"|{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}})(?!\w)"
-    r"|(?<![\w-])\d+(?:-\d+){3,}(?:-X)?(?![\w-])|(?<![\w+])\+(?=(?:[ ().-]?\d){8})\d{1,3}(?:[ .-]?(?:\d+|\(\d+\)))++"
-    r"|(?<!\w)(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,}(?!\w)"
+    rf"|(?:v\d+(?:\.\d+)*|0x{_HEX}+|(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}|{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
+    rf"|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{7,}}|(?<!-)\d+(?:-\d+){{3,}}(?:-X)?(?!-)){_NO_W_AFTER}"
+    r"|(?<!\+)\+(?=(?:[ ().-]?\d){8})\d{1,3}(?:[ .-]?(?:\d+|\(\d+\)))++)"
     # paths, patterns of files, signs between spaces, the mark of a list, emoticons
-    rf"|{_START}[~.]{{0,2}}(?:/[\w-]+(?:\.\w+)*){{2,}}/?|{_START}/[a-z][\w-]++(?!/)"
-    rf"|{_START}[~.]{{1,2}}/[\w.-]*\w|{_START}(?:\*\*/)?\*\.\w+"
+    rf"|(?:{_START}|{_START_OR_UNSPACED}(?=[~.]{{0,2}}/[a-z]))[~.]{{0,2}}(?:/(?:[{UNSPACED}][\w-]*|(?:-|{_W})+)(?:\.{_W}+)*){{2,}}/?"
+    rf"|{_START}/[a-z](?:-|{_W})++(?!/)"
+    rf"|{_START_OR_UNSPACED}[~.]{{1,2}}/(?:[.-]|{_W})*{_W}|{_START_OR_UNSPACED}(?:\*\*/)?\*\.{_W}+"
     rf"|{_START}(?:&&|::|!==?|<3|\$[$@#?!*])(?![^\s.,?\"])"
     r"|(?<!\S)-*+[<>=^~#@|\\*_·][<>=^~#@|\\*_·»-]*+(?!\S)|^ *»+(?= )"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
@@ -165,8 +174,8 @@ _KNOWN = (
 _SPLIT, _SPLIT_BBCODE = re.compile(f"({_KNOWN})"), re.compile(f"({_KNOWN}|{_BBCODE})")
 # Signs that every item has, and few lines have: a search for them takes a tenth of the time of a split.
 _SIGNS = re.compile(
-    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|-[A-Za-z](?!\w)|\(\)|\b0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
-    r"|[:;]['-]?[()DPOp]|\bv\d"
+    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|-[A-Za-z](?![A-Za-z0-9])|\(\)|0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
+    r"|[:;]['-]?[()DPOp]|v\d"
     r"|^ *(?:[-–—]|\w{1,2}[.)])"
 )
 # An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.

@@ -14,7 +14,7 @@ from itertools import accumulate
 import sentencex
 
 from nmt.text.items import ITEM, Line, pairs_of
-from nmt.text.languages import MARKS, primary_code
+from nmt.text.languages import HAN, MARKS, UNSPACED, primary_code
 
 Count = Callable[[str], int]
 
@@ -23,9 +23,12 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
 _MOST_MARKS = 8  # on a letter
+_IN_WORD = re.compile(rf"(?<=[^\W{UNSPACED}])(?=[.,]?[^\W{UNSPACED}])|(?<=\d[.,])(?=\d)")
 # such as the day of a month, in many languages, or `т. е.`; a small letter behind it begins no sentence
 _ORDINAL_OR_LETTER = re.compile(r"\b(?:\d{1,4}|[^\W\d_])\.\s*\Z")
-_KHMER_END = re.compile(r"(?<=[។៕] )")
+# Ends that the splitter lacks, and places that are none: in ３.６, before a mark, in 是.NET.
+_FURTHER_END = re.compile(r"(?<=[។៕] )|(?<=[。！？｡])(?=[a-z0-9])")
+_NO_END = re.compile(rf"(?<=\d[.．])(?=\d)|(?=[，、；：。！？）】」』》〉,;:)\]])|(?<=[{HAN}]\.)(?=[A-Z]{{2}})")
 # Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
@@ -85,10 +88,12 @@ def sentences(text: str, language: str) -> list[str]:
     """
     parts, code = list[str](), primary_code(language)
     for sentence in (part for block in _BLOCK.findall(text) for part in sentencex.segment(code, block)):
-        if sentence[:1].islower() and _ORDINAL_OR_LETTER.search("".join(parts[-1:])):
+        before, is_lower = "".join(parts[-1:]), sentence[:1].islower()
+        near = before[-2:]
+        if before and (_NO_END.match(near + sentence, len(near)) or (is_lower and _ORDINAL_OR_LETTER.search(before))):
             parts[-1] += sentence
         else:
-            parts += filter(None, _KHMER_END.split(sentence))
+            parts += filter(None, _FURTHER_END.split(sentence))
     return parts
 
 
@@ -102,7 +107,8 @@ def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
         return
     middle = len(text) // 2
     near = range(middle, min(middle + _MOST_MARKS, len(text)))
-    middle = next((place for place in near if text[place] not in MARKS), middle)  # marks belong to the letter before
+    # marks belong to the letter before, and a number or name between Chinese characters is not divided
+    middle = next((p for p in near if text[p] not in MARKS and not _IN_WORD.match(text, p)), middle)
     for boundary in (_CLAUSE_END, _SPACE):
         if ends := [match.end() for match in boundary.finditer(text) if match.end() < len(text)]:
             middle = min(ends, key=lambda end: abs(2 * end - len(text)))

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from nmt.text.languages import HAN, primary_code, script_of
 
 _WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
-_WIDE = str.maketrans(",.!?:;", "，。！？：；")
+WIDE = str.maketrans(",.!?:;", "，。！？：；")
 _OF_HAN = f"[{HAN}{_WIDE_MARKS}“”]"
 
 _NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
@@ -50,9 +50,9 @@ def _full_width(text: str) -> str:
     text = re.sub(r'"([^"]*)"', _wide_quotes, text)
     text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
     # a mark after Han; a mark other than a full stop before Han; a final question or exclamation mark
-    text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(_WIDE), text)
-    text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(_WIDE), text)
-    text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(_WIDE), text)
+    text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
     return re.sub(rf"(?<=[{HAN}]) +(?=[{HAN}])", "", text)
 

@@ -6,7 +6,9 @@
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from nmt.text.languages import FURTHER_UNSPACED, UNSPACED_TEXT, UNSPACED_WORD
 from nmt.text.normalize import normalize
@@ -47,15 +49,24 @@ def linked_spans(source: str, text: str, links: Sequence[tuple[int, int]]) -> li
     return [(*spans[0][i], *spans[1][j]) for i, j in links if i < len(spans[0]) and j < len(spans[1])]
 
 
-def joined_links(segments: Sequence[tuple[str, str, Links]]) -> Links:
-    """Return the links of a line from those of its segments: source, translation, and the links between them."""
-    joined: Links = []
-    sources = targets = 0
-    for source, target, links in segments:
-        joined += [(sources + i, targets + j) for i, j in links]
-        sources += len(words(normalize(source)))
-        targets += len(words(normalize(target)))
-    return joined
+def joined_links(segments: Sequence[tuple[str, str, Links]], source: str, text: str) -> Links:
+    """Return the links of a line from those of its segments: source, translation, and the links between them.
+
+    Two segments may share a word of the line: words correspond by their characters, without spaces.
+
+    >>> joined_links([("A (b", "A (b", [(1, 1)]), (")", ")", [(0, 0)]), ("c", "c", [(0, 0)])], "A (b) c", "A (b) c")
+    [(1, 1), (2, 2)]
+    """
+    ends = [list(accumulate(map(len, words(normalize(side))))) for side in (source, text)]
+    joined, offsets = dict[tuple[int, int], None](), [0, 0]
+    for part, translation, links in segments:
+        sides = zip((part, translation), offsets, strict=True)
+        starts = [list(accumulate(map(len, words(normalize(side))), initial=offset)) for side, offset in sides]
+        joined |= dict.fromkeys(
+            (bisect_right(ends[0], starts[0][i]), bisect_right(ends[1], starts[1][j])) for i, j in links
+        )
+        offsets = [side[-1] for side in starts]
+    return list(joined)
 
 
 def pharaoh(links: Links) -> str:

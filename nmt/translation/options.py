@@ -11,15 +11,16 @@ from nmt.text.glossary import Glossary, Term, missing_terms
 from nmt.text.items import ITEM, Line
 from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
 from nmt.text.normalize import normalize
-from nmt.text.typography import apply_typography, lower
+from nmt.text.typography import WIDE, apply_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _MARKS = ".。?？!！؟۔।॥።፧။។։"  # that end a sentence
 _FINAL = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]\Z")
 # Several final marks, of which models often generate only one, and the ending of a translation that they replace.
-_FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!]{2,})\Z"), re.compile(rf"[\s…{_MARKS}]*\Z")
+_FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!？！]{2,})\Z"), re.compile(rf"[\s…{_MARKS}]*\Z")
 # The end of a text that may have had a final mark: Thai and Lao have none.
 _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
+_NARROW = {wide: narrow for narrow, wide in WIDE.items()}
 _OPENING = {"?": "¿", "!": "¡"}
 _ENGLISH_I = re.compile(r"I\b")
 
@@ -73,8 +74,9 @@ class TranslateOptions:
             before, _opening, after = rest[:-1].rpartition(_OPENING.get(rest[-1], "\n"))
             rest = before + after
         if rest.strip() and (marks := _FINAL_MARKS.search(source)):
-            is_chinese_ellipsis = script_of(self.to) == "Han" and marks[0][0] in ".…"
-            rest = _ENDING.sub("……" if is_chinese_ellipsis else marks[0], rest, count=1)
+            chinese = "……" if marks[0][0] in ".…" else marks[0]
+            other = marks[0].replace("……", "…").translate(_NARROW)
+            rest = _ENDING.sub(chinese if script_of(self.to) == "Han" else other, rest, count=1)
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             cased_words = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
@@ -82,6 +84,13 @@ class TranslateOptions:
             if not rest[1:2].isupper() and not rest.startswith(cased_words) and not is_english_i:
                 rest = lower(rest[:1], self.to) + rest[1:]
         return rest
+
+    def final_mark(self, text: str) -> str:
+        """Return a copied end of a sentence: its mark is full-width in Chinese, and is not in scripts with spaces."""
+        script = script_of(self.to)
+        if not self.search.typography or script == "Japanese" or (script == "Han" and len(text) > 1):  # such as `1.`
+            return text
+        return text.translate(WIDE if script == "Han" else _NARROW)
 
     def terms(self, source: str) -> list[Term]:
         """Return the required terms of a normalized text."""

@@ -28,6 +28,7 @@ from nmt.text.words import Links, word_spans
 _ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")
 _FINAL = re.compile(r"\s*[.!?…。！？:：,，;；]+[\"'”’»)）]*$")
 _UNSPACED, _WITHOUT_SPACES = re.compile(f"[{UNSPACED_TEXT}]"), re.compile(f"[{UNSPACED_TEXT}{FURTHER_UNSPACED}]")
+_CLOSING = "，。、：；！？）】」』》〉”’"  # signs of Chinese that follow a word without a space
 # Items and spaces at the start of a unit, and marks between them.
 _LEADING = re.compile(rf"\s*(?:{ITEM}(?:[\s:;,：；，、]|[–—-](?=\s))*)*")
 
@@ -128,8 +129,9 @@ def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple
         share = min(len(targets) - 1, min(inside) * len(targets) // len(words))
         run = best_run(len(targets), links, inside) or (share, share)
     # punctuation beside a word is inside only if it is so in the source
-    left = without_marks(text, *targets[run[0]])[0] if source[start].isalnum() else targets[run[0]][0]
-    right = without_marks(text, *targets[run[1]])[1] if source[end - 1].isalnum() else targets[run[1]][1]
+    left, right = targets[run[0]][0], targets[run[1]][1]
+    first, last = without_marks(text, left, right)
+    left, right = first if source[start].isalnum() else left, last if source[end - 1].isalnum() else right
     part, around = source[start:end], f" {source} "[start : end + 2].strip()
     if part != around and part in text[left:right] and (part.isdecimal() or text[left:right] in source):  # 2 of H2O
         left = text.index(part, left)
@@ -168,7 +170,7 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
         inside = {i for i, (a, b) in enumerate(word_spans(source)) if a < term.end and b > term.start}
         start = end = max(begin, _beside(term.start, source, text, links))
         if run := best_run(len(words), links, inside):
-            first, last = without_marks(text, *words[run[0]])[0], without_marks(text, *words[run[1]])[1]
+            first, last = without_marks(text, words[run[0]][0], words[run[1]][1])
             # an article such as `l'` stays before a vowel
             begins = unicodedata.normalize("NFD", term.text)[:1].lower()
             elision = _ELISION.match(text, first, last) if begins in tuple("aeiouh") else None
@@ -245,6 +247,10 @@ def gap(between: Line, before: tuple[str, str], after: tuple[str, str]) -> Line:
             is_copied = any(from_unspaced) and not all(to_unspaced)
             return Line(" " if between.text and is_copied else "")
         return Line(" " if before[1] and (between.text or any(from_unspaced)) else "")
-    left = " " * (from_unspaced[0] and spaced[0] and between.text[0] == ITEM and between.items[0].role != "closing")
-    right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and between.items[-1].role != "opening")
+    first, last = between.items[0], between.items[-1]
+    is_closing = first.role == "closing" or first.text[0] in _CLOSING
+    is_opening = last.role == "opening" or unicodedata.category(last.text[-1]) in ("Ps", "Pi")
+    is_spaced = spaced[0] or before[1] in tuple(".,;:!?…)")
+    left = " " * (from_unspaced[0] and is_spaced and between.text[0] == ITEM and not is_closing)
+    right = " " * (from_unspaced[1] and spaced[1] and between.text[-1] == ITEM and not is_opening)
     return between._replace(text=f"{left}{between.text}{right}")

@@ -118,6 +118,11 @@ def begun_unit(part: Line, prefix: Line) -> Unit:
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
+    for unit in units if len(units) > 1 else ():
+        is_wide = unit.core.text[-1:] in tuple("。！？")
+        if unit.is_copied and (is_wide or unit.after.text or unit is units[-1]):
+            unit.lines = [unit.core._replace(text=options.final_mark(unit.core.text))]
+            unit.before = unit.before._replace(text=unit.before.text.rstrip()) if is_wide else unit.before
     ranked: dict[str, tuple[Line, float]] = {}
     for rank in range(max(len(unit.lines) for unit in units)):
         indices = [min(rank, len(unit.lines) - 1) for unit in units]
@@ -127,7 +132,7 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
     (text, (line, log_prob)), *others = ranked.items()
     alternatives = tuple(Alternative(text, log_prob) for text, (_, log_prob) in others)
     links = [(*unit.pair, unit.links) for unit in units if unit.links is not None]
-    alignment = joined_links(links) if options.alignment else None
+    alignment = joined_links(links, str(source), text) if options.alignment else None
     diff = options.diff(joined(part for unit in units for part in (unit.before, unit.core, unit.after)), line)
     return Translation(str(source), text, log_prob, alternatives, len(units), line, diff, alignment)
 

@@ -20,6 +20,8 @@ def test_missing_and_surplus_items_by_hand(item: str) -> None:
     [
         ("&File", "&Datei", (), ()),
         ("&File", "文件(&F)", (), ()),
+        ("C&opy, E&xit", "复制(&O)、退出(&X)", (), ()),
+        ("复制(&O)", "C&opy", (), ()),
         ("Save &as… (R&D, A && B, &amp;)", "Salva come (R&D, A && B, &amp;)", ("&",), ()),
         (r"One\ntwo\t", r"Uno\n due", ("\\t",), ()),
         ("Run `git log`.", "Esegui questo.", ("`git log`",), ()),

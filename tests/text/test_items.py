@@ -42,6 +42,18 @@ def test_forms_are_items_in_sentences(form: str) -> None:
         assert re.sub(r"\W", "", line.text) == re.sub(r"\W", "", before + after), "and nothing else is"
 
 
+_BESIDE_CHINESE = r"""
+v1.2.3-rc1 192.168.0.0/24 v2 b.com localhost:8080 print() 0x1F Ctrl-C --with-x /usr/local/bin ~/.bashrc *.txt C:\a.b
+{n}px 550e8400-e29b-41d4-a716-446655440000 978-3-16-148410-0 +86-10-1234-5678 deadbeef1 :ref:`x` https://b.org/x \alpha
+"""
+
+
+@pytest.mark.parametrize("form", _BESIDE_CHINESE.split())
+@pytest.mark.parametrize(("before", "after"), [("请看", "在内"), ("“", "”，谢谢"), ("用", "。谢谢")])
+def test_forms_are_items_beside_chinese(form: str, before: str, after: str) -> None:
+    assert [item.text.strip("“”") for item in read(before + form + after).items] == [form]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -61,6 +73,7 @@ def test_ordinary_text_has_no_items(text: str) -> None:
     [
         ("See https://b.org/wiki/Rome_(city), or (https://c.org/a).", ["https://b.org/wiki/Rome_(city)", "(https://c.org/a)"]),
         ("访问https://b.org/a。在https://b.org免费", ["https://b.org/a", "https://b.org"]),
+        ("打开C:\\用户\\张三 或/home/用户/a.txt。中/英/etc", ["C:\\用户\\张三", "/home/用户/a.txt"]),
         ("[n]ame, [MOTOR_ID][b] and [b]x[/b]", ["[MOTOR_ID]", "[b]", "[b]", "[/b]"]),
         ("Argument '{0}' of “%s”", ["'{0}'", "“%s”"]),
         ("100% sure, 50%discount, 5 < 6", ["<"]),

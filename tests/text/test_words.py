@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.text.normalize import normalize
-from nmt.text.words import is_punctuation, words, words_of_pieces
+from nmt.text.words import is_punctuation, joined_links, words, words_of_pieces
 from tests.builders import tiny_tokenizers
 
 TOKENIZER = tiny_tokenizers().source
@@ -53,3 +53,8 @@ def test_text_has_the_words_of_its_pieces(text: str) -> None:
     count, touched = words_of_pieces(pieces)
     assert count == len(words(normalize(text)))
     assert {word for each in touched for word in each} == set(range(count)), "every word is written by a piece"
+
+
+def test_joined_links_count_words_that_segments_share_once() -> None:
+    segments = [("Use ({0}", "用（{0}", [(0, 0), (1, 2)]), (").", "）。", [(0, 1)]), ("Go", "走", [(0, 0)])]
+    assert joined_links(segments, "Use ({0}). Go", "用（{0}）。走") == [(0, 0), (1, 2), (1, 4), (2, 5)]

@@ -25,13 +25,14 @@ from nmt.decoding.search import Models, search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, content_diff
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, NO_TEXT, Line, joined, pairs_of, read
+from nmt.text.items import ITEM, NO_TEXT, Item, Line, joined, pairs_of, read
 from nmt.text.words import Links, words
+from nmt.translation import placing
 from nmt.translation import translator as translating
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
 from nmt.translation.placing import edges, gap, place, place_terms
-from nmt.translation.result import Alternative, Unit
+from nmt.translation.result import Alternative, Unit, joined_units
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
 from tests.builders import LINES_WITH_ITEMS, SHORT_OUTPUT, spelling_model, tiny_loaded_model, tiny_tokenizers
@@ -70,6 +71,7 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("a <b><i>b</i> c</b> d", "d c b a", [(3, 0), (2, 1), (1, 2), (0, 3)], "d <b>c <i>b</i></b> a"),
         ("a <b>b</b> <i>c</i>", "c b a", [(2, 0), (1, 1), (0, 2)], "<i>c</i> <b>b</b> a"),
         ("the <b>cat</b>", "वह बिल्ली बेचता है।", [(0, 0), (1, 2)], "वह बिल्ली <b>बेचता</b> है।"),
+        ("A <b>cat</b>.", "一只猫。", [(0, 0), (1, 2), (1, 3)], "一只<b>猫</b>。"),
         ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
         # in a word
         ("H<sub>2</sub>O, a<i>b</i>", "H2O, c", DIAGONAL, "H<sub>2</sub>O, <i>c</i>"),
@@ -293,9 +295,33 @@ def test_typography_does_not_change_terms() -> None:
     assert replace(options_for({}, typography=False), to="zh").finished("cat?", "", "好 ?") == "好 ?"
 
 
+def test_no_space_is_inside_of_brackets_that_are_items() -> None:
+    for signs, expected in [("《", " 《"), ("》", "》 "), ("，", "， "), ("，《", "，《"), ("{0}", " {0} ")]:
+        item = Line(ITEM, (Item(signs),))
+        assert str(gap(item, ("猫", "t"), ("我", "M"))) == expected
+    assert str(gap(Line(ITEM, (Item("{0}"),)), ("。", "."), ("我", "M"))) == " {0} "
+
+
 @pytest.mark.parametrize(("before", "after", "space"), [("猫", "我", " "), ("ม", "เ", " "), ("a", "b", "")])
 def test_halves_of_a_text_without_spaces_have_a_space_between_translations(before: str, after: str, space: str) -> None:
     assert str(gap(NO_TEXT, (before, "t"), (after, "M"))) == space
+
+
+@pytest.mark.parametrize(
+    ("to", "source", "expected"),
+    [
+        ("zh", "cat {0}. cat {1}? {2}!", "猫 {0}。猫 {1}？ {2}！"),
+        ("zh", "cat {0}:{1}, {2}", "猫 {0}:{1}, {2}"),
+        ("en", "猫{0}。猫{1} ？", "cat {0}. cat {1}?"),
+    ],
+)
+def test_final_marks_after_items_are_those_of_the_language(to: str, source: str, expected: str) -> None:
+    units = [Unit(*edges(part), NO_TEXT, "") for part in translating.units(read(source), 99, len, "zh")]
+    for unit in units:
+        unit.text = placing.text_and_places(unit.core)[0]
+        translated = unit.core.text.translate({ord("猫"): "cat"}).replace("cat", "猫" if to == "zh" else "cat")
+        unit.alternatives, unit.lines = [Alternative("", 0)], [Line(translated)]
+    assert joined_units(source, units, replace(options_for({}), to=to)).text == expected
 
 
 @pytest.mark.parametrize(("before", "space"), [("猫", " "), ("t", "")])
@@ -317,6 +343,8 @@ def test_a_space_beside_a_chinese_name_stays(before: str, space: str) -> None:
         ("Open...", "", "Apri.", "Apri..."),
         ("Really?!", "", "Davvero?", "Davvero?!"),
         ("Well…", "", "Bene...", "Bene…"),
+        ("走吧……", "", "Andiamo.", "Andiamo…"),
+        ("真的？！", "", "Davvero?", "Davvero?!"),
         ("Where is a cat", "", "¿Dónde está un gato?", "Dónde está un gato"),
         ("หมอขายรถยนต์ทุกวัน", "", "Il medico vende auto.", "Il medico vende auto."),  # Thai has no full stop
         ("ฉันรักแม่", "", "Ti amo.", "Ti amo."),

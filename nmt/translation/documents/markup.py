@@ -29,11 +29,12 @@ _TEXT_TAGS = {
 # Elements inside a sentence; all others end one.
 _INLINE = re.compile(
     "|abbr|bdi|bdo|big|br|cite|code|del|dfn|em|font|img|ins|kbd|mark|samp|small|span|strike|strong|sub|sup|time|tt|var|wbr"
-    "|[abiqsu]"
+    "|[abiqsu]|ruby|r[bpt]"
 )
 _VOID, _RAW = {"img", "wbr", "br"}, {"script", "style", "textarea"}
 # Elements whose content stays.
-_KEPT = {"pre", "svg", "math", "noscript", "template", "object", "code", "kbd", "samp", "var", "xliff:g", *_RAW}
+_KEPT = {"pre", "svg", "math", "noscript", "template", "object", "code", "kbd", "samp", "var", "xliff:g"}
+_KEPT |= {"rp", "rt", *_RAW}
 _NOT_TRANSLATED = re.compile(r"\stranslate\s*=\s*[\"']?no\b|\sclass\s*=\s*[\"'][^\"']*\bnotranslate\b", re.IGNORECASE)
 _LANGUAGE = re.compile(r"<(?!html\b|body\b)[^>]*\slang\s*=\s*[\"']?([A-Za-z][\w-]*)", re.IGNORECASE)
 
