@@ -53,8 +53,10 @@ def score(
     if options.test_set is not None:
         references, options = _with_test_set(references, options, options.test_set)
     metrics = list(dict.fromkeys(name.lower() for name in options.metrics or ("bleu", "chrf") if references))
-    if not references and (options.source is None or options.metrics):
-        raise ConfigError("expected references to score against, or --source without --metric to search for faults")
+    has_scores = options.metrics or options.confidence or options.by_length
+    if not references and (options.source is None or has_scores):
+        without = "--metric, --confidence and --by-length"
+        raise ConfigError(f"expected references to score against, or --source without {without} to search for faults")
     if (code := options.target_language) is not None and not is_language(code):
         known = " ".join(sorted(LANGUAGES))
         raise ConfigError(f"--target-lang {code}: unknown language code, expected one of {known}")

@@ -197,10 +197,10 @@ def test_faults_are_counted_without_references(hyp: Path, tmp_path: Path) -> Non
     rows = (tmp_path / "lines.tsv").read_text().splitlines()
     assert rows[0].split("\t") == ["line", "system", "faults", "hypothesis", "source"]
     assert [row.split("\t")[2].split(" ")[0] for row in rows[1:]] == ["number", "copy", ""]
-    with pytest.raises(
-        ConfigError, match="expected references to score against, or --source without --metric to search for faults"
-    ):
-        score(hyp, [], ScoreOptions(source=source, metrics=["bleu"]))
+    faults = ScoreOptions(source=source)
+    for options in faults._replace(metrics=["ter"]), faults._replace(confidence=True), faults._replace(by_length=True):
+        with pytest.raises(ConfigError, match="expected references to score against, or --source without --metric"):
+            score(hyp, [], options)
 
 
 def test_test_set_gives_references_source_and_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
