@@ -162,7 +162,8 @@ _KNOWN = (
     rf"|(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{7,}}|(?<!-)\d+(?:-\d+){{3,}}(?:-X)?(?!-)){_NO_W_AFTER}"
     r"|(?<!\+)\+(?=(?:[ ().-]?\d){8})\d{1,3}(?:[ .-]?(?:\d+|\(\d+\)))++)"
     # paths, patterns of files, signs between spaces, the mark of a list, emoticons
-    rf"|(?:{_START}|{_START_OR_UNSPACED}(?=[~.]{{0,2}}/[a-z]))[~.]{{0,2}}(?:/(?:[{UNSPACED}][\w-]*|(?:-|{_W})+)(?:\.{_W}+)*){{2,}}/?"
+    rf"|(?:{_START}|{_START_OR_UNSPACED}(?=[~.]{{0,2}}/[a-z]))[~.]{{0,2}}"
+    rf"(?:/(?:[{UNSPACED}][\w-]*|(?:-|{_W})+)(?:\.{_W}+)*){{2,}}/?"
     rf"|{_START}/[a-z](?:-|{_W})++(?!/)"
     rf"|{_START_OR_UNSPACED}[~.]{{1,2}}/(?:[.-]|{_W})*{_W}|{_START_OR_UNSPACED}(?:\*\*/)?\*\.{_W}+"
     rf"|{_START}(?:&&|::|!==?|<3|\$[$@#?!*])(?![^\s.,?\"])"
@@ -174,8 +175,8 @@ _KNOWN = (
 _SPLIT, _SPLIT_BBCODE = re.compile(f"({_KNOWN})"), re.compile(f"({_KNOWN}|{_BBCODE})")
 # Signs that every item has, and few lines have: a search for them takes a tenth of the time of a split.
 _SIGNS = re.compile(
-    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|-[A-Za-z](?![A-Za-z0-9])|\(\)|0x|[a-f]\d|\d[a-f]|\d-\d+-|::"
-    r"|[:;]['-]?[()DPOp]|v\d"
+    rf"[<>{{}}[\]$%&@\\`#^_=~|*/+{_SYMBOLS}{ITEM}\u20e3]|[.:!]\w|--|-[A-Za-z](?![A-Za-z0-9])|\(\)"
+    r"|0x|[a-f]\d|\d[a-f]|\d-\d+-|::|[:;]['-]?[()DPOp]|v\d"
     r"|^ *(?:[-–—]|\w{1,2}[.)])"
 )
 # An unknown chunk is an item if it has a letter, and a character of code or a sign between letters.
