@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from nmt.text.languages import FURTHER_UNSPACED, UNSPACED, UNSPACED_TEXT
+from nmt.text.languages import FURTHER_UNSPACED, SPACED_LETTER, UNSPACED, UNSPACED_TEXT
 from nmt.text.normalize import visible
 
 ITEM = "\ufffc"  # OBJECT REPLACEMENT CHARACTER; one in the input is an item, too
@@ -93,9 +93,8 @@ def with_signs(line: Line, signs: str) -> Line:
     return Line(ITEM.join(map(str, parts[::2])), items)
 
 
-# A letter or digit of a script with spaces between words, and no such letter before, or after: Chinese may be adjacent.
-_W = rf"[^\W{UNSPACED}{FURTHER_UNSPACED}]"
-_NO_W, _NO_W_AFTER = rf"(?<!{_W})", rf"(?!{_W})"
+# A letter of a word, and no such letter before, or after: Chinese may be adjacent.
+_W, _NO_W, _NO_W_AFTER = SPACED_LETTER, rf"(?<!{SPACED_LETTER})", rf"(?!{SPACED_LETTER})"
 _ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)|\{{[\w.]*\}}"
 _ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=[)}}]))"
 _HOST = (

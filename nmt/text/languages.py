@@ -54,8 +54,9 @@ _WITH_LETTER = rf"{_BELOW}|[{MARKS}\u0e33\u0eb3\u3099\u309a\ufe00-\ufe0f\U000e01
 # the vowel that is written before the letter.
 UNSPACED_WORD = rf"[\u0e40-\u0e44\u0ec0-\u0ec4]?[{UNSPACED_TEXT}{FURTHER_UNSPACED}](?:{_WITH_LETTER})*"
 
-# The pattern of a letter, digit or mark in a word of a script with spaces between words.
-WORD_LETTER = rf"(?:[^\W{UNSPACED}{FURTHER_UNSPACED}]|[{MARKS}])"
+# The pattern of a letter or digit of a script with spaces between words; and of one, or a mark, in a word of it.
+SPACED_LETTER = rf"[^\W{UNSPACED}{FURTHER_UNSPACED}]"
+WORD_LETTER = rf"(?:{SPACED_LETTER}|[{MARKS}])"
 
 # The letters of each script, and the languages that are written only in it: the code, other codes and the English name
 # of each, with which the first line of a table may name its columns.
