@@ -26,9 +26,12 @@ _MOST_MARKS = 8  # on a letter
 _IN_WORD = re.compile(rf"(?<=[^\W{UNSPACED}])(?=[.,]?[^\W{UNSPACED}])|(?<=\d[.,])(?=\d)")
 # such as the day of a month, in many languages, or `т. е.`; a small letter behind it begins no sentence
 _ORDINAL_OR_LETTER = re.compile(r"\b(?:\d{1,4}|[^\W\d_])\.\s*\Z")
-# Ends that the splitter lacks, and places that are none: in ３.６, before a mark, in 是.NET.
+# Ends that the splitter lacks, and places that are none: in ３.６, before a mark, in 是.NET, `a .NET`, ；2.配置.
 _FURTHER_END = re.compile(r"(?<=[។៕] )|(?<=[。！？｡])(?=[a-z0-9])")
-_NO_END = re.compile(rf"(?<=\d[.．])(?=\d)|(?=[，、；：。！？）】」』》〉,;:)\]])|(?<=[{HAN}]\.)(?=[A-Z]{{2}})")
+_NO_END = re.compile(
+    rf"(?<=\d[.．])(?=\d)|(?=[，、；：。！？）】」』》〉,;:)\]])|(?<=[{HAN}]\.)(?=[A-Z]{{2}})"
+    rf"|(?<=\.)(?<![^\s，、；：,;:（(“‘「]\.)(?=[^\W{UNSPACED}])|(?<=\W\d[.．])(?=[{UNSPACED}])"
+)
 # Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
@@ -89,11 +92,10 @@ def sentences(text: str, language: str) -> list[str]:
     parts, code = list[str](), primary_code(language)
     for sentence in (part for block in _BLOCK.findall(text) for part in sentencex.segment(code, block)):
         before, is_lower = "".join(parts[-1:]), sentence[:1].islower()
-        near = before[-2:]
+        near, pieces = before[-3:], _FURTHER_END.split(sentence)
         if before and (_NO_END.match(near + sentence, len(near)) or (is_lower and _ORDINAL_OR_LETTER.search(before))):
-            parts[-1] += sentence
-        else:
-            parts += filter(None, _FURTHER_END.split(sentence))
+            parts[-1] += pieces.pop(0)
+        parts += filter(None, pieces)
     return parts
 
 
