@@ -11,7 +11,7 @@ from nmt.text.glossary import Glossary, Term, missing_terms
 from nmt.text.items import ITEM, Line
 from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
 from nmt.text.normalize import normalize
-from nmt.text.typography import WIDE, apply_typography, lower
+from nmt.text.typography import NARROW, WIDE, apply_typography, item_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _MARKS = ".。?？!！؟۔।॥።፧။។։"  # that end a sentence
@@ -20,7 +20,6 @@ _FINAL = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]\Z")
 _FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!？！]{2,})\Z"), re.compile(rf"[\s…{_MARKS}]*\Z")
 # The end of a text that may have had a final mark: Thai and Lao have none.
 _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
-_NARROW = {wide: narrow for narrow, wide in WIDE.items()}
 _OPENING = {"?": "¿", "!": "¡"}
 _ENGLISH_I = re.compile(r"I\b")
 
@@ -75,7 +74,7 @@ class TranslateOptions:
             rest = before + after
         if rest.strip() and (marks := _FINAL_MARKS.search(source)):
             chinese = "……" if marks[0][0] in ".…" else marks[0]
-            other = marks[0].replace("……", "…").translate(_NARROW)
+            other = marks[0].replace("……", "…").translate(NARROW)
             rest = _ENDING.sub(chinese if script_of(self.to) == "Han" else other, rest, count=1)
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             cased_words = (*source.split(), *(term.text for term in self.terms(source)))
@@ -86,11 +85,9 @@ class TranslateOptions:
         return rest
 
     def final_mark(self, text: str) -> str:
-        """Return a copied end of a sentence: its mark is full-width in Chinese, and is not in scripts with spaces."""
-        script = script_of(self.to)
-        if not self.search.typography or script == "Japanese" or (script == "Han" and len(text) > 1):  # such as `1.`
-            return text
-        return text.translate(WIDE if script == "Han" else _NARROW)
+        """Return a copied end of a sentence, whose mark is full-width in Chinese; `1.` is none."""
+        is_wide = self.search.typography and script_of(self.to) == "Han" and len(text) == 1
+        return text.translate(WIDE) if is_wide else text
 
     def terms(self, source: str) -> list[Term]:
         """Return the required terms of a normalized text."""
@@ -112,10 +109,17 @@ class TranslateOptions:
         missing += (*lost, *lost_numbers(source.text, translation.text))
         return ContentDiff(missing, (*invented_items(generated), *added))
 
-    def _typeset(self, source: str, text: str) -> str:
+    def _typeset(self, source: str, text: str, prefix: str = "") -> str:
         if not self.search.typography:
             return text
-        return apply_typography(self.to, text, [term.text for term in self.terms(source)])
+        return apply_typography(self.to, text, [prefix, *(term.text for term in self.terms(source))])
+
+    def typeset(self, source: str, line: Line, prefix: str) -> Line:
+        """Return a translation in the typography of its language, also beside items; the prefix and terms are kept."""
+        if not self.search.typography:
+            return line
+        items = tuple(item._replace(text=item_typography(self.to, item.text)) for item in line.items)
+        return Line(self._typeset(normalize(source), line.text, prefix), items)
 
 
 # The types of choices, as far as a wrong one has no message elsewhere, and their names in messages.

@@ -310,9 +310,12 @@ def test_halves_of_a_text_without_spaces_have_a_space_between_translations(befor
 @pytest.mark.parametrize(
     ("to", "source", "expected"),
     [
-        ("zh", "cat {0}. cat {1}? {2}!", "猫 {0}。猫 {1}？ {2}！"),
+        ("zh", "cat {0}. cat {1}? {2}!", "猫 {0}。猫 {1}？{2}！"),
+        ("zh", 'cat "{0}, cat" ({1} cat)', "猫“{0}，猫”（{1} 猫）"),
         ("zh", "cat {0}:{1}, {2}", "猫 {0}:{1}, {2}"),
         ("en", "猫{0}。猫{1} ？", "cat {0}. cat {1}?"),
+        ("en", "（{0}）猫", "({0}) cat"),
+        ("en", "猫{0}，猫{1}：3：30，猫{2}、{3}；“猫”", "cat {0}, cat {1}: 3:30, cat {2}, {3}; “cat”"),
     ],
 )
 def test_final_marks_after_items_are_those_of_the_language(to: str, source: str, expected: str) -> None:
@@ -390,6 +393,12 @@ def test_an_apostrophe_without_a_piece_divides_no_word(known: str, typed: str) -
 def test_an_apostrophe_with_a_piece_stays_beside_another_sign() -> None:
     translator = Translator(tiny_loaded_model(tiny_tokenizers(["it's it’s a cat"], 268)), RuntimeSettings(device="cpu"))
     assert "it’s" in "".join(unit.text for unit in translator._units("it’s ½ a cat", "", translator.options()))
+
+
+def test_full_width_forms_without_a_piece_are_narrow(translator: Translator) -> None:
+    units = translator._units("a ｃat, ２．５", "", translator.options())
+    assert "".join(f"{unit.before}{unit.core}{unit.after}" for unit in units) == "a cat, 2.5"
+    assert translator.translate("（{0}）：{1}，").text == "（{0}）：{1}，", "without a letter it is copied"
 
 
 def test_half_of_a_pair_is_beside_the_same_word() -> None:
