@@ -22,6 +22,8 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 # possessive, and only at the start of a run, so that 100,000 commas take linear time
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
+# Items that belong to the word before them: they divide no sentence.
+_OF_WORD = re.compile(r"[®™†‡\ufe0f]+|\[\^\w+\]|<(?:wbr|r[tp])\b.*|&(?:reg|trade|shy);", re.DOTALL | re.IGNORECASE)
 _MOST_MARKS = 8  # on a letter
 _IN_WORD = re.compile(rf"(?<=[^\W{UNSPACED}])(?=[.,]?[^\W{UNSPACED}])|(?<=\d[.,])(?=\d)")
 # such as the day of a month, in many languages, or `т. е.`; a small letter behind it begins no sentence
@@ -39,9 +41,9 @@ _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
     """Return the parts of a line that are translated one by one; their concatenation is the line.
 
-    Units are the texts between items in a sentence; inside a unit are only pairs that contain nothing but text and
-    pairs. A unit of more than `limit` tokens, by `count` and without items, is halved after a comma or a similar
-    mark, without one at a space, a word anywhere.
+    Units are the texts between items in a sentence; inside a unit are only items of words, such as `®`, and pairs that
+    contain nothing but text, pairs and such items. A unit of more than `limit` tokens, by `count` and without items, is
+    halved after a comma or a similar mark, without one at a space, a word anywhere.
     """
 
     def size(text: str) -> int:
@@ -69,11 +71,12 @@ def _sentence_ends(line: Line, language: str) -> list[int]:
 
 
 def _boundaries(sentence: Line) -> list[int]:
-    """Return the places of single items, and of both items of pairs that contain a single item."""
+    """Return the places of single items, except those of words, and of both items of pairs that contain one."""
     if not sentence.items:
         return []
     pairs = pairs_of(sentence.items)
-    single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values()})
+    of_words = {index for index, item in enumerate(sentence.items) if _OF_WORD.fullmatch(item.text)}
+    single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values(), *of_words})
     for opening, closing in pairs.items():
         next_single = bisect_left(single, opening)
         if next_single < len(single) and single[next_single] < closing:

@@ -52,6 +52,7 @@ def test_units_do_not_split_words(text: str, limit: int) -> None:
         ("<b>One.</b> Two {0}.", ["<b>One.</b>", " Two ", "{0}."]),
         ("a <b>b</b> c <i>d {0}</i> <u>e <b>f</b></u>", ["a <b>b</b> c ", "<i>d ", "{0}", "</i> <u>e <b>f</b></u>"]),
         ("Is it <i>near <b>here?</b></i> No.", ["Is it <i>near <b>here?</b></i>", " No."]),
+        ("An A™ <b>b<wbr>c</b>d&shy;e[^1] is {0}.", ["An A™ <b>b<wbr>c</b>d&shy;e[^1] is ", "{0}."]),
         ("Name | Address", ["Name ", "| Address"]),
         ("今天下雨。我们在家！“走吧。”", ["今天下雨。", "我们在家！", "“走吧。”"]),
         ("他走了。2020年我来了！iPad很好。", ["他走了。", "2020年我来了！", "iPad很好。"]),

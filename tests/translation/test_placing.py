@@ -73,6 +73,8 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("the <b>cat</b>", "वह बिल्ली बेचता है।", [(0, 0), (1, 2)], "वह बिल्ली <b>बेचता</b> है।"),
         ("A <b>cat</b>.", "一只猫。", [(0, 0), (1, 2), (1, 3)], "一只<b>猫</b>。"),
         ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
+        ("The Intel® <b>chip<wbr></b> heats", "Scalda il chip Intel", [(3, 0), (0, 1), (2, 2), (1, 3)],
+         "Scalda il <b>chip<wbr></b> Intel®"),
         # in a word
         ("H<sub>2</sub>O, a<i>b</i>", "H2O, c", DIAGONAL, "H<sub>2</sub>O, <i>c</i>"),
         # without links: at the same share of the words
