@@ -25,9 +25,9 @@ from nmt.text.languages import HAN, UNSPACED, primary_code, script_of
 
 _WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
 WIDE = str.maketrans(",.!?:;", "，。！？：；")
-NARROW = {wide: narrow for narrow, wide in WIDE.items()} | dict(zip(map(ord, "、（）"), ",()", strict=True))
+NARROW = {wide: narrow for narrow, wide in WIDE.items()} | {ord("、"): ","} | (_BRACKETS := str.maketrans("（）", "()"))
 _TO_NARROW = "，、。！？：；"
-_WIDE_EDGES = re.compile(f"^[{_TO_NARROW}（]+|[{_TO_NARROW}）]+$")
+_WIDE_EDGES = re.compile(f"^[{_TO_NARROW}（）]+|[{_TO_NARROW}（）]+$")
 _OF_HAN = f"[{HAN}{_WIDE_MARKS}“”]"
 
 _NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
@@ -37,7 +37,7 @@ _PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two ar
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
     """Return a line in the typography of a language; the strings `kept` and names between colons are not changed."""
     script = script_of(language)
-    if script == "Japanese" or not re.search(f"[{HAN}]" if script == "Han" else f"[{_TO_NARROW}]", text):
+    if script == "Japanese" or not re.search(f"[{HAN}]" if script == "Han" else f"[{_TO_NARROW}（）]", text):
         return text
     unchanged = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     originals: list[str] = []
@@ -62,20 +62,23 @@ def _full_width(text: str) -> str:
     """Make punctuation next to Han full-width, but not in numbers, addresses and Latin text."""
     text = re.sub(r'"([^"]*)"', _wide_quotes, text)
     text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
-    # a mark after Han; a mark other than a full stop before Han; a final question or exclamation mark
+    # a mark after Han; a mark other than a full stop before Han, or between items; a final question or exclamation mark
     text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(f"(?<={ITEM})([,;:]) +(?={ITEM})", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
     return re.sub(rf"(?<=[{HAN}]) +(?=[{HAN}])", "", text)
 
 
 def _narrow(text: str) -> str:
-    """Replace full-width marks outside of Chinese, with a space before a word or an item, but not in times."""
+    """Replace full-width marks outside of Chinese, with a space before a word or an item, but not in numbers."""
+    in_number = r"(?<=\d)(?:：(?=\d)|，(?=\d{3}(?!\d)))"
+    text = re.sub(in_number, lambda mark: mark[0].translate(NARROW), text.translate(_BRACKETS))
     return re.sub(
         rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}])( *(?=[\w{ITEM}\"“‘(]))?",
         lambda mark: mark[1].translate(NARROW) + " " * (mark[2] is not None),
-        re.sub(r"(?<=\d)：(?=\d)", ":", text),
+        text,
     )
 
 

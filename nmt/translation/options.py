@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, TypedDict
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, Line
+from nmt.text.items import ITEM, Item, Line, joined
 from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
 from nmt.text.normalize import normalize
 from nmt.text.typography import NARROW, WIDE, apply_typography, item_typography, lower
@@ -20,6 +20,8 @@ _FINAL = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]\Z")
 _FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!？！]{2,})\Z"), re.compile(rf"[\s…{_MARKS}]*\Z")
 # The end of a text that may have had a final mark: Thai and Lao have none.
 _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
+# Items that are signs without a piece: marks of sentences, but no emoticons.
+_MARK_ITEM = re.compile(r"(?![:;][()])[,.!?:;()\"，。！？：；（）、]+")
 _OPENING = {"?": "¿", "!": "¡"}
 _ENGLISH_I = re.compile(r"I\b")
 
@@ -99,6 +101,7 @@ class TranslateOptions:
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
         """Return the difference in content outside of items: terms, accelerators, numbers, invented items."""
+        source, translation = _marks_as_text(source), _marks_as_text(translation)
         terms, generated = self.terms(normalize(source.text)), translation.text
         missing = tuple(term.text for term in missing_terms(terms, translation.text))
         if not self.search.protect:
@@ -114,12 +117,25 @@ class TranslateOptions:
             return text
         return apply_typography(self.to, text, [prefix, *(term.text for term in self.terms(source))])
 
-    def typeset(self, source: str, line: Line, prefix: str) -> Line:
+    def typeset(self, source: str, line: Line, prefix: Line) -> Line:
         """Return a translation in the typography of its language, also beside items; the prefix and terms are kept."""
         if not self.search.typography:
             return line
+        line, prefix = _marks_as_text(line), _marks_as_text(prefix)
         items = tuple(item._replace(text=item_typography(self.to, item.text)) for item in line.items)
-        return Line(self._typeset(normalize(source), line.text, prefix), items)
+        return Line(self._typeset(normalize(source), line.text, prefix.text), items)
+
+
+def _marks_as_text(line: Line) -> Line:
+    """Return a line in which marks that are items are text."""
+
+    def part(piece: str | Item) -> Line:
+        if isinstance(piece, str):
+            return Line(piece)
+        is_mark = not piece.is_markup and _MARK_ITEM.fullmatch(piece.text)
+        return Line(piece.text) if is_mark else Line(ITEM, (piece,))
+
+    return joined(map(part, line.pieces())) if line.items else line
 
 
 # The types of choices, as far as a wrong one has no message elsewhere, and their names in messages.

@@ -126,7 +126,7 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
         indices = [min(rank, len(unit.lines) - 1) for unit in units]
         line = _with_gaps(units, [unit.lines[i] for unit, i in zip(units, indices, strict=True)])
         if len(units) > 1 or (line.items and not units[0].is_copied):
-            line = options.typeset(str(source), line, units[0].prefix.text)
+            line = options.typeset(str(source), line, units[0].prefix)
         log_prob = sum(unit.alternatives[i].log_prob for unit, i in zip(units, indices, strict=True))
         ranked.setdefault(str(line), (line, log_prob))
     (text, (line, log_prob)), *others = ranked.items()
