@@ -300,8 +300,8 @@ class DecodeSettings(Section):
     """Copy URLs, e-mail addresses, placeholders, tags, emoji and code unchanged: the model translates the texts between
     them, and pairs of tags are placed by the word alignment."""
     typography: bool = True
-    """Correct Chinese punctuation to full width; begin and end translations as their sources, and translate lines in
-    capitals and English titles in the case of sentences."""
+    """Set full-width punctuation in Chinese, narrow in other languages but Japanese; begin and end translations as
+    their sources, and translate lines in capitals and English titles in the case of sentences."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
     """Padded source tokens × beam that are searched at a time; null for 8,192 on a CPU, where a batch also has at most
     a few hundred hypotheses, and for 32,768 to 524,288 on a GPU, by its memory."""

@@ -144,7 +144,7 @@ def _loop(text: str) -> str:
         for equal, run in groupby(map(eq, tokens, tokens[length:])):
             size = sum(1 for _ in run)
             unit, times = tokens[start : start + length], size // length + 1
-            min_times = 3 if length > 2 else 4 if max(map(len, unit)) > 1 else 8
+            min_times = 3 if length > 2 else 4 if len("".join(unit)) > 1 else 8
             if equal and times >= min_times and any(map(str.isalpha, "".join(unit))):
                 return f"{(' ' if len(''.join(unit)) > length else '').join(unit)} × {times}"
             start += size

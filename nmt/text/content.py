@@ -16,6 +16,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from nmt.text.items import ITEM, Item, read
+from nmt.text.languages import UNSPACED
 from nmt.text.normalize import normalize
 
 # The start of a plural or select argument of an ICU message.
@@ -26,6 +27,8 @@ _IN_WORD = re.compile(r"(?<=[A-Za-z])&(?=[a-z])")  # an accelerator, as in `C&op
 _SIGN = re.compile(r"[^\w{}%\U0001f000-\U0001faff\u266a-\u266f]+")
 # Signs that are written next to an item in some languages, and apart from it in others.
 _BESIDE = re.compile(r"^[-+~€£№](?=\{)|(?<=\})%$")
+# The Chinese end of an address, which is a part of it only where it stands apart, as in `见 b.org/中 。`.
+_CHINESE_END = re.compile(rf"^([A-Za-z]\S*?[/=#])[{UNSPACED}].*")
 _LIST_MARK = re.compile(r" *\w{1,2}[.)]")
 _AROUND = "'\"()[]“”‘’«»（）「」"
 
@@ -69,7 +72,7 @@ def _compared(item: Item) -> str:
         return item.text.partition("`")[0]
     if _LIST_MARK.fullmatch(item.text):  # `1)` is `1）` or `1、` in Chinese
         return "-"
-    text = _BESIDE.sub("", item.text.strip(_AROUND))
+    text = _CHINESE_END.sub(r"\1", _BESIDE.sub("", item.text.strip(_AROUND)))
     return argument[0] if argument else text or item.text
 
 

@@ -97,6 +97,8 @@ def with_signs(line: Line, signs: str) -> Line:
 _W, _NO_W, _NO_W_AFTER = SPACED_LETTER, rf"(?<!{SPACED_LETTER})", rf"(?!{SPACED_LETTER})"
 _ADDRESS = rf"[^\s<>\"“”«»{{}}|\\^`(){UNSPACED_TEXT}]|\([^\s<>(){UNSPACED_TEXT}]*\)|\{{[\w.]*\}}"
 _ADDRESS_END = rf"(?:[/#=&%~+-]|[^\W{UNSPACED_TEXT}]|(?<=[)}}]))"
+# The rest of an address that stands apart from other words: Chinese after a slash belongs to it.
+_IRI = rf"(?:{_ADDRESS}|(?<=[/=#])[{UNSPACED}][\w·-]*+(?:\(\w+\))?)*(?:{_ADDRESS_END}|(?<=[{UNSPACED}]))"
 _HOST = (
     rf"{_NO_W}(?<![@.-])(?:(?:[a-z0-9-]++\.)++(?:com|org|net|edu|gov|info|io|dev)|localhost(?=[:/])){_NO_W_AFTER}(?!-)"
 )
@@ -122,14 +124,14 @@ _LATEX = "left|right|rangle|rfloor|rceil|rho|theta|tau|times|text[a-z]*|tan|nabl
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 _KNOWN = (
     # URLs, hosts and e-mail addresses
-    rf"(?<![A-Za-z0-9])(?:{_SCHEME})(?:{_ADDRESS})*{_ADDRESS_END}"
+    rf"(?<!\w)(?:{_SCHEME}|{_HOST}/){_IRI}|(?<![A-Za-z0-9])(?:{_SCHEME})(?:{_ADDRESS})*{_ADDRESS_END}"
     rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*{_ADDRESS_END})?"
     r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+(?::[\w-]++/[\w-]++(?:[./][\w-]++)*)?"
     # tags of XML, HTML, subtitles and templates, comments, times in captions; `<T>` in `List<Array<T>>` is none
-    rf"|</?[A-Za-z0-9][^\s<>]*+{_IN_TAG}>(?!>)|<\d[\d:.]*>|{_SCRIPT}|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
+    rf"|</?[A-Za-z0-9][^\s<>{UNSPACED}]*+(?![{UNSPACED}]){_IN_TAG}>(?!>)|<\d[\d:.]*>|{_SCRIPT}|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
     # mentions, keys, $1 but no sums, $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
     rf"|<[@#!:][^\s<>]*>|<?{_NO_W}(?:Ctrl|Alt|Shift|Cmd|Super|Primary|Meta)[->](?:[-<>]|{_W})*+"
-    r"|\$[1-9](?![\w$]|[.,]\d| (?:mil|bil|tril|hundred|thousand))"
+    rf"|\$[1-9](?!{_W}|[$万亿千百]|[.,]\d| (?:mil|bil|tril|hundred|thousand))"
     rf"|\$\w*\([^()]*\)|\$\[[^][\s]*\]|(?:[$#%&=€£№]|(?<!\w)[-+~]|@:?|\\(?:[A-Za-z]+\*?)?)?"
     rf"{_NESTED}(?:%(?![\w(])|(?:px|em|[kKMG]i?B|k[gm]|[cm]m|ms){_NO_W_AFTER})?"
     r"|\[\[[^][]*\]\]|\[%[^][]*%\]|\[\w+_\w+\]|\[\^\w+\]|\[/?\w[\w-]*+ [\w-]+=[^][]*\]|\[/\w[\w-]*+\]"
@@ -151,7 +153,7 @@ _KNOWN = (
     # between two dashes is a word, as in `la casa -y el perro- son`
     rf"|(?<![\w:])(?:@(?:\.\w+)?)?:[A-Za-z_][\w-]*(?:\.\w+)*:?|{_START}[!~][A-Za-z_]\w+[!~]?"
     rf"|{_START_OR_UNSPACED}--[a-z](?:-|{_W})*|@:\([\w.]+\)"
-    rf"|{_START}-(?:[a-z]|(?<=[^.!?…\s] -)[A-Z]){_NO_W_AFTER}(?!-|[^-]*+(?<=\w)-(?!\w))"
+    rf"|{_START_OR_UNSPACED}-(?:[a-z]|(?<=[^.!?…\s] -)[A-Z]){_NO_W_AFTER}(?!-|[^-]*+(?<=\w)-(?!\w))"
     # functions, numbers of versions and addresses, not those with groups of three digits
     rf"|{_NO_W}(?:(?<!\.)[A-Za-z_](?:\.|{_W})*+\(\)"
     rf"|(?<![.,])v?(?!\d{{1,3}}(?:\.\d{{3}})+(?!\.){_NO_W_AFTER})\d+(?:\.\d+){{2,}}(?:[-+]?[a-z]+(?:\.?\d+)*)?"
@@ -165,7 +167,7 @@ _KNOWN = (
     rf"(?:/(?:[{UNSPACED}][\w-]*|(?:-|{_W})+)(?:\.{_W}+)*){{2,}}/?"
     rf"|{_START}/[a-z](?:-|{_W})++(?!/)"
     rf"|{_START_OR_UNSPACED}[~.]{{1,2}}/(?:[.-]|{_W})*{_W}|{_START_OR_UNSPACED}(?:\*\*/)?\*\.{_W}+"
-    rf"|{_START}(?:&&|::|!==?|<3|\$[$@#?!*])(?![^\s.,?\"])"
+    rf"|(?:{_START}(?:::|<3)|{_START_OR_UNSPACED}(?:&&|!==?|\$[$@#?!*]))(?![^\s.,?\"”{UNSPACED_TEXT}])"
     r"|(?<!\S)-*+[<>=^~#@|\\*_·][<>=^~#@|\\*_·»-]*+(?!\S)|^ *»+(?= )"
     r"|^ *(?:[-–—+]|\d{1,2}[.)]|[A-Za-z]\))(?= )|(?<!\S)[:;=]['-]?[()DPOp/\\|*]+(?!\S)"
     rf"|\|+|[⌘⌥⇧⌃]+\w|§[0-9a-fk-or](?!\d)|[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*|[#*0-9]\ufe0f?\u20e3|{ITEM}"

@@ -22,13 +22,18 @@ _CLOSING = "[\"'”’»)\\]）】」』》〉]"
 # possessive, and only at the start of a run, so that 100,000 commas take linear time
 _CLAUSE_END = re.compile(rf"[，；：、]++{_CLOSING}*+\s*+|(?<![,;:–—…،؛])[,;:–—…،؛]++{_CLOSING}*+\s++|—++")
 _SPACE = re.compile(r"\s++")
+# Items that belong to the word before them: they divide no sentence.
+_OF_WORD = re.compile(r"[®™†‡\ufe0f]+|\[\^\w+\]|<(?:wbr|r[tp])\b.*|&(?:reg|trade|shy);", re.DOTALL | re.IGNORECASE)
 _MOST_MARKS = 8  # on a letter
 _IN_WORD = re.compile(rf"(?<=[^\W{UNSPACED}])(?=[.,]?[^\W{UNSPACED}])|(?<=\d[.,])(?=\d)")
 # such as the day of a month, in many languages, or `т. е.`; a small letter behind it begins no sentence
 _ORDINAL_OR_LETTER = re.compile(r"\b(?:\d{1,4}|[^\W\d_])\.\s*\Z")
-# Ends that the splitter lacks, and places that are none: in ３.６, before a mark, in 是.NET.
+# Ends that the splitter lacks, and places that are none: in ３.６, before a mark, in 是.NET, `a .NET`, ；2.配置.
 _FURTHER_END = re.compile(r"(?<=[។៕] )|(?<=[。！？｡])(?=[a-z0-9])")
-_NO_END = re.compile(rf"(?<=\d[.．])(?=\d)|(?=[，、；：。！？）】」』》〉,;:)\]])|(?<=[{HAN}]\.)(?=[A-Z]{{2}})")
+_NO_END = re.compile(
+    rf"(?<=\d[.．])(?=\d)|(?=[，、；：。！？）】」』》〉,;:)\]])|(?<=[{HAN}]\.)(?=[A-Z]{{2}})"
+    rf"|(?<=\.)(?<![^\s，、；：,;:（(“‘「]\.)(?=[^\W{UNSPACED}])|(?<=\W\d[.．])(?=[{UNSPACED}])"
+)
 # Blocks of at most 5,000 characters, since the splitter takes quadratic time for quotes.
 _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 
@@ -36,9 +41,9 @@ _BLOCK = re.compile(r".{1,5000}(?:\s+|\Z)|.{1,5000}", re.DOTALL)
 def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
     """Return the parts of a line that are translated one by one; their concatenation is the line.
 
-    Units are the texts between items in a sentence; inside a unit are only pairs that contain nothing but text and
-    pairs. A unit of more than `limit` tokens, by `count` and without items, is halved after a comma or a similar
-    mark, without one at a space, a word anywhere.
+    Units are the texts between items in a sentence; inside a unit are only items of words, such as `®`, and pairs that
+    contain nothing but text, pairs and such items. A unit of more than `limit` tokens, by `count` and without items, is
+    halved after a comma or a similar mark, without one at a space, a word anywhere.
     """
 
     def size(text: str) -> int:
@@ -66,11 +71,12 @@ def _sentence_ends(line: Line, language: str) -> list[int]:
 
 
 def _boundaries(sentence: Line) -> list[int]:
-    """Return the places of single items, and of both items of pairs that contain a single item."""
+    """Return the places of single items, except those of words, and of both items of pairs that contain one."""
     if not sentence.items:
         return []
     pairs = pairs_of(sentence.items)
-    single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values()})
+    of_words = {index for index, item in enumerate(sentence.items) if _OF_WORD.fullmatch(item.text)}
+    single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values(), *of_words})
     for opening, closing in pairs.items():
         next_single = bisect_left(single, opening)
         if next_single < len(single) and single[next_single] < closing:
@@ -89,11 +95,10 @@ def sentences(text: str, language: str) -> list[str]:
     parts, code = list[str](), primary_code(language)
     for sentence in (part for block in _BLOCK.findall(text) for part in sentencex.segment(code, block)):
         before, is_lower = "".join(parts[-1:]), sentence[:1].islower()
-        near = before[-2:]
+        near, pieces = before[-3:], _FURTHER_END.split(sentence)
         if before and (_NO_END.match(near + sentence, len(near)) or (is_lower and _ORDINAL_OR_LETTER.search(before))):
-            parts[-1] += sentence
-        else:
-            parts += filter(None, _FURTHER_END.split(sentence))
+            parts[-1] += pieces.pop(0)
+        parts += filter(None, pieces)
     return parts
 
 

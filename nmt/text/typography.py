@@ -1,7 +1,9 @@
-"""Full-width punctuation for Chinese, and sentence case for lines in capitals and for English titles.
+"""Full-width punctuation for Chinese, narrow for others; sentence case for lines in capitals and English titles.
 
 >>> apply_typography("zh", '他说 "你好" , 然后走了.')
 '他说“你好”，然后走了。'
+>>> apply_typography("en", "See Node.js， version 2；then Tom。")
+'See Node.js, version 2; then Tom.'
 >>> sentence_case("TOM AND I SAW THE WORLD CUP.", "en", lambda word: 1 + (word == "tom"), in_title=False)
 'Tom and I saw the world cup.'
 >>> restored_case("Tom ed io abbiamo visto la coppa del mondo.", "TOM AND I SAW THE WORLD CUP.", "it")
@@ -11,17 +13,21 @@
 >>> restored_case("Un racconto delle città di yorkshire", "A Tale of Yorkshire Towns", "it")
 'Un racconto delle città di Yorkshire'
 
-Correct text and text in other languages are not changed. Spaces between Chinese and Latin letters or digits are neither
-removed nor added. Models are trained on text in sentence case.
+Correct text is not changed. Spaces between Chinese and Latin letters or digits are neither removed nor added. Models
+are trained on text in sentence case.
 """
 
 import re
 from collections.abc import Callable, Iterable
 
-from nmt.text.languages import HAN, primary_code, script_of
+from nmt.text.items import ITEM
+from nmt.text.languages import HAN, UNSPACED, primary_code, script_of
 
 _WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
 WIDE = str.maketrans(",.!?:;", "，。！？：；")
+NARROW = {wide: narrow for narrow, wide in WIDE.items()} | {ord("、"): ","} | (_BRACKETS := str.maketrans("（）", "()"))
+_TO_NARROW = "，、。！？：；"
+_WIDE_EDGES = re.compile(f"^[{_TO_NARROW}（）]+|[{_TO_NARROW}（）]+$")
 _OF_HAN = f"[{HAN}{_WIDE_MARKS}“”]"
 
 _NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
@@ -30,7 +36,8 @@ _PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two ar
 
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
     """Return a line in the typography of a language; the strings `kept` and names between colons are not changed."""
-    if script_of(language) != "Han" or not re.search(f"[{HAN}]", text):
+    script = script_of(language)
+    if script == "Japanese" or not re.search(f"[{HAN}]" if script == "Han" else f"[{_TO_NARROW}（）]", text):
         return text
     unchanged = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     originals: list[str] = []
@@ -41,20 +48,38 @@ def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
 
     typeset, before = re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text), ""
     while typeset != before:  # in "他,,", the second comma changes after the first one
-        typeset, before = _full_width(typeset), typeset
+        typeset, before = (_full_width if script == "Han" else _narrow)(typeset), typeset
     return re.sub(f"{_PLACEHOLDER}(\\d+){_PLACEHOLDER}", lambda match: originals[int(match[1])], typeset)
+
+
+def item_typography(language: str, text: str) -> str:
+    """Return an item with the brackets and marks of a language at its edges, such as `({0})`."""
+    is_unspaced = script_of(language) in ("Han", "Japanese")
+    return text if is_unspaced else _WIDE_EDGES.sub(lambda marks: marks[0].translate(NARROW), text)
 
 
 def _full_width(text: str) -> str:
     """Make punctuation next to Han full-width, but not in numbers, addresses and Latin text."""
     text = re.sub(r'"([^"]*)"', _wide_quotes, text)
     text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
-    # a mark after Han; a mark other than a full stop before Han; a final question or exclamation mark
+    # a mark after Han; a mark other than a full stop before Han, or between items; a final question or exclamation mark
     text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(f"(?<={ITEM})([,;:]) +(?={ITEM})", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
     return re.sub(rf"(?<=[{HAN}]) +(?=[{HAN}])", "", text)
+
+
+def _narrow(text: str) -> str:
+    """Replace full-width marks outside of Chinese, with a space before a word or an item, but not in numbers."""
+    in_number = r"(?<=\d)(?:：(?=\d)|，(?=\d{3}(?!\d)))"
+    text = re.sub(in_number, lambda mark: mark[0].translate(NARROW), text.translate(_BRACKETS))
+    return re.sub(
+        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}])( *(?=[\w{ITEM}\"“‘(]))?",
+        lambda mark: mark[1].translate(NARROW) + " " * (mark[2] is not None),
+        text,
+    )
 
 
 def _wide_quotes(match: re.Match[str]) -> str:

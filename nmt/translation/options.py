@@ -8,10 +8,10 @@ from typing import Any, SupportsIndex, TypedDict
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, Line
+from nmt.text.items import ITEM, Item, Line, joined
 from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
 from nmt.text.normalize import normalize
-from nmt.text.typography import WIDE, apply_typography, lower
+from nmt.text.typography import NARROW, WIDE, apply_typography, item_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
 _MARKS = ".。?？!！؟۔।॥።፧။។։"  # that end a sentence
@@ -20,7 +20,8 @@ _FINAL = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]\Z")
 _FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!？！]{2,})\Z"), re.compile(rf"[\s…{_MARKS}]*\Z")
 # The end of a text that may have had a final mark: Thai and Lao have none.
 _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
-_NARROW = {wide: narrow for narrow, wide in WIDE.items()}
+# Items that are signs without a piece: marks of sentences, but no emoticons.
+_MARK_ITEM = re.compile(r"(?![:;][()])[,.!?:;()\"，。！？：；（）、]+")
 _OPENING = {"?": "¿", "!": "¡"}
 _ENGLISH_I = re.compile(r"I\b")
 
@@ -75,7 +76,7 @@ class TranslateOptions:
             rest = before + after
         if rest.strip() and (marks := _FINAL_MARKS.search(source)):
             chinese = "……" if marks[0][0] in ".…" else marks[0]
-            other = marks[0].replace("……", "…").translate(_NARROW)
+            other = marks[0].replace("……", "…").translate(NARROW)
             rest = _ENDING.sub(chinese if script_of(self.to) == "Han" else other, rest, count=1)
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             cased_words = (*source.split(), *(term.text for term in self.terms(source)))
@@ -86,11 +87,9 @@ class TranslateOptions:
         return rest
 
     def final_mark(self, text: str) -> str:
-        """Return a copied end of a sentence: its mark is full-width in Chinese, and is not in scripts with spaces."""
-        script = script_of(self.to)
-        if not self.search.typography or script == "Japanese" or (script == "Han" and len(text) > 1):  # such as `1.`
-            return text
-        return text.translate(WIDE if script == "Han" else _NARROW)
+        """Return a copied end of a sentence, whose mark is full-width in Chinese; `1.` is none."""
+        is_wide = self.search.typography and script_of(self.to) == "Han" and len(text) == 1
+        return text.translate(WIDE) if is_wide else text
 
     def terms(self, source: str) -> list[Term]:
         """Return the required terms of a normalized text."""
@@ -102,6 +101,7 @@ class TranslateOptions:
 
     def diff(self, source: Line, translation: Line) -> ContentDiff:
         """Return the difference in content outside of items: terms, accelerators, numbers, invented items."""
+        source, translation = _marks_as_text(source), _marks_as_text(translation)
         terms, generated = self.terms(normalize(source.text)), translation.text
         missing = tuple(term.text for term in missing_terms(terms, translation.text))
         if not self.search.protect:
@@ -112,10 +112,30 @@ class TranslateOptions:
         missing += (*lost, *lost_numbers(source.text, translation.text))
         return ContentDiff(missing, (*invented_items(generated), *added))
 
-    def _typeset(self, source: str, text: str) -> str:
+    def _typeset(self, source: str, text: str, prefix: str = "") -> str:
         if not self.search.typography:
             return text
-        return apply_typography(self.to, text, [term.text for term in self.terms(source)])
+        return apply_typography(self.to, text, [prefix, *(term.text for term in self.terms(source))])
+
+    def typeset(self, source: str, line: Line, prefix: Line) -> Line:
+        """Return a translation in the typography of its language, also beside items; the prefix and terms are kept."""
+        if not self.search.typography:
+            return line
+        line, prefix = _marks_as_text(line), _marks_as_text(prefix)
+        items = tuple(item._replace(text=item_typography(self.to, item.text)) for item in line.items)
+        return Line(self._typeset(normalize(source), line.text, prefix.text), items)
+
+
+def _marks_as_text(line: Line) -> Line:
+    """Return a line in which marks that are items are text."""
+
+    def part(piece: str | Item) -> Line:
+        if isinstance(piece, str):
+            return Line(piece)
+        is_mark = not piece.is_markup and _MARK_ITEM.fullmatch(piece.text)
+        return Line(piece.text) if is_mark else Line(ITEM, (piece,))
+
+    return joined(map(part, line.pieces())) if line.items else line
 
 
 # The types of choices, as far as a wrong one has no message elsewhere, and their names in messages.

@@ -1,7 +1,8 @@
-"""Place pairs of tags, and terms, in a translation by its word alignment.
+"""Place pairs of tags, items of words, and terms in a translation by its word alignment.
 
-The items of a unit are taken out before it is translated. Those before and after its text stay there; inside are only
-pairs, such as `<b>` and `</b>`, which are put around the words that are aligned with those inside.
+The items of a unit are taken out before it is translated. Those before and after its text stay there; inside are
+pairs, such as `<b>` and `</b>`, which are put around the words that are aligned with those inside, and items of words,
+such as `®`, which are put behind the words that are aligned with theirs.
 
 >>> from nmt.text.items import read
 >>> line = read("See <b>the page</b> now.")
@@ -72,8 +73,8 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     """Return the translation of `text_and_places(line)` with the items of the line after its first `begin` characters.
 
     Links are between the words of both texts. A pair is placed around the run of words with most links to the words
-    inside it, or without links, around those at the same relative position. A single item, which exists only with a
-    prefix, is placed after the word that is linked with its left neighbour.
+    inside it, or without links, around those at the same relative position. A single item is placed after the word that
+    is linked with its left neighbour.
     """
     source, places = text_and_places(line)
     pairs = pairs_of(line.items)

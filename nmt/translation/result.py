@@ -119,14 +119,14 @@ def begun_unit(part: Line, prefix: Line) -> Unit:
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
     for unit in units if len(units) > 1 else ():
-        is_wide = unit.core.text[-1:] in tuple("。！？")
-        if unit.is_copied and (is_wide or unit.after.text or unit is units[-1]):
+        if unit.is_copied and (unit.after.text or unit is units[-1]):
             unit.lines = [unit.core._replace(text=options.final_mark(unit.core.text))]
-            unit.before = unit.before._replace(text=unit.before.text.rstrip()) if is_wide else unit.before
     ranked: dict[str, tuple[Line, float]] = {}
     for rank in range(max(len(unit.lines) for unit in units)):
         indices = [min(rank, len(unit.lines) - 1) for unit in units]
         line = _with_gaps(units, [unit.lines[i] for unit, i in zip(units, indices, strict=True)])
+        if len(units) > 1 or (line.items and not units[0].is_copied):
+            line = options.typeset(str(source), line, units[0].prefix)
         log_prob = sum(unit.alternatives[i].log_prob for unit, i in zip(units, indices, strict=True))
         ranked.setdefault(str(line), (line, log_prob))
     (text, (line, log_prob)), *others = ranked.items()

@@ -34,7 +34,7 @@ from nmt.text.glossary import Glossary, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
 from nmt.text.normalize import normalize, normalizer_of, visible
 from nmt.text.sentences import units
-from nmt.text.typography import is_title, sentence_case
+from nmt.text.typography import NARROW, is_title, sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
 from nmt.translation.options import Choices, TranslateOptions, check_types, checked_lines, checked_options
@@ -56,6 +56,8 @@ _LONGEST_ALIGNED = 4_000  # characters of a side: time and RAM of an alignment g
 
 # A term that makes a line less probable by so many nats was not in the training text (benchmarks/RESULTS.md).
 _KNOWN_TERM = 15
+# Full-width forms other than punctuation. Those without a piece are replaced by the narrow ones, at this distance.
+_WIDE_FORMS, _WIDTH = {*map(chr, range(0xFF01, 0xFF5F))} - {*map(chr, NARROW)}, ord("０") - ord("0")
 # Within a word. One without a piece is replaced by one that has a piece, since as an item it would divide the word.
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])['’‘´`](?=[^\W\d_])")
 
@@ -299,7 +301,10 @@ class Translator:
         """
         find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
-        new_characters = {*line.text} - self._known_characters if options.search.protect else ()
+        new_characters = {*line.text} - self._known_characters if options.search.protect else set[str]()
+        if wide := [c for c in map(ord, new_characters & _WIDE_FORMS) if self._is_unknown(chr(c))]:
+            line = line._replace(text=line.text.translate({c: c - _WIDTH for c in wide}))
+            new_characters = {*line.text}
         if signs := "".join(sorted(filter(self._is_unknown_sign, new_characters))):
             known = next(filterfalse(self._is_unknown_sign, "'’"), None)
             text = _APOSTROPHE.sub(lambda match: known if known and match[0] in signs else match[0], line.text)
@@ -329,11 +334,15 @@ class Translator:
     def _is_unknown_sign(self, character: str) -> bool:
         """Whether a character is a sign without a piece: models rarely copy a sign that is spelled in bytes."""
         is_sign = character != ITEM and unicodedata.category(character)[0] in "NPS" and not character.isdecimal()
-        source = self.tokenizers.source
-        if is_sign and not source.has_words_only and source.spelled()[source.encode(character)].any():
+        if is_sign and self._is_unknown(character):
             return True
         self._known_characters.add(character)
         return False
+
+    def _is_unknown(self, character: str) -> bool:
+        """Whether a character has no piece, and models do not translate whole words only."""
+        source = self.tokenizers.source
+        return not source.has_words_only and bool(source.spelled()[source.encode(character)].any())
 
     def _search(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Find the translations of the texts of units; a unit that is copied is its own translation."""

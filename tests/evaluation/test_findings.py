@@ -98,6 +98,7 @@ def test_numbers_in_chinese_numerals_are_not_lost(text: str, source: str, number
         ("......... ? ? ? ?", "it", None),
         ("a b a c a d a e a f", "it", None),
         ("我们去看我们去看我们去看", "zh", "我们去看 × 3"),
+        ("我喜欢苹果苹果苹果苹果", "zh", "苹果 × 4"),
         ("哈哈哈哈", "zh", None),
         ("哈哈哈哈哈哈哈哈哈", "zh", "哈 × 9"),
     ],

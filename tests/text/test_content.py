@@ -27,6 +27,7 @@ def test_missing_and_surplus_items_by_hand(item: str) -> None:
         ("Run `git log`.", "Esegui questo.", ("`git log`",), ()),
         ("{n, plural, one {# file} other {# files}}", "{n, plural, other {# 个文件}}", (), ()),
         ("See :ref:`the text <a>`, {n}%", "Vedi :ref:`il testo <a>`, {n} %", (), ()),
+        ("See https://b.org/w/中 for", "见https://b.org/w/中的", (), ()),
         ("1) Open {0}.", "1）打开 {0}。", (), ()),
         ("1. Open [b]it[/b].", "1、打开。", ("b", "/b"), ()),
         ("See :ref:`a`, -{n}", "Vedi `a`, {n}", (":ref:",), ()),

@@ -45,6 +45,7 @@ def test_forms_are_items_in_sentences(form: str) -> None:
 _BESIDE_CHINESE = r"""
 v1.2.3-rc1 192.168.0.0/24 v2 b.com localhost:8080 print() 0x1F Ctrl-C --with-x /usr/local/bin ~/.bashrc *.txt C:\a.b
 {n}px 550e8400-e29b-41d4-a716-446655440000 978-3-16-148410-0 +86-10-1234-5678 deadbeef1 :ref:`x` https://b.org/x \alpha
+$1 -o && $?
 """
 
 
@@ -73,6 +74,9 @@ def test_ordinary_text_has_no_items(text: str) -> None:
     [
         ("See https://b.org/wiki/Rome_(city), or (https://c.org/a).", ["https://b.org/wiki/Rome_(city)", "(https://c.org/a)"]),
         ("访问https://b.org/a。在https://b.org免费", ["https://b.org/a", "https://b.org"]),
+        ("访问 https://b.org/wiki/苹果_(公司)。b.org/s?q=中文&x=1，见https://b.org/中", [
+            "https://b.org/wiki/苹果_(公司)", "b.org/s?q=中文&x=1", "https://b.org/"]),
+        ("若x<b且y>z，共$5万，<3岁，A组-B组，如::", ["x<b", "y>z"]),
         ("打开C:\\用户\\张三 或/home/用户/a.txt。中/英/etc", ["C:\\用户\\张三", "/home/用户/a.txt"]),
         ("[n]ame, [MOTOR_ID][b] and [b]x[/b]", ["[MOTOR_ID]", "[b]", "[b]", "[/b]"]),
         ("Argument '{0}' of “%s”", ["'{0}'", "“%s”"]),
@@ -138,7 +142,7 @@ def test_line_is_the_text_and_every_cut_of_it_too(text: str) -> None:
     [*"(<{%`*&\\~|.:@/-+[$=", "<a ", "{a", "{{", "<!--", "%a", "$a(", "``a", "a@", "http://(", "a.", "v1.", "1.", "x_",
      "😀", ITEM, "<a '", "::a", "a-", "a(", "[url=", "mailto:", "<b></i>",
      "<?", "<%a", "[](", "[a", "](a.", "[a](a.", "\\(", ":a", "f((", "0-", "0:", "ab0", "[a a=",
-     "+1 ", "{}{", "``` ", '<a "<?'],
+     "+1 ", "http://a/中", "a.com/中(", "{}{", "``` ", '<a "<?'],
 )  # fmt: skip
 def test_items_of_40000_characters_take_linear_time(unit: str) -> None:
     """Each of these texts takes half a minute in quadratic time."""

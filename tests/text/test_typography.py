@@ -36,6 +36,19 @@ def test_typography_of_chinese(text: str, expected: str) -> None:
     assert apply_typography("zh-CN", text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Use Node.js，React、Vue。", "Use Node.js, React, Vue."),
+        ("At 12：30 ， he said：“Yes！”", "At 12:30, he said: “Yes!”"),
+        ("The verse 你好，世界！ is Chinese；fine。", "The verse 你好，世界！ is Chinese; fine."),
+    ],
+)
+def test_marks_are_narrow_outside_of_chinese(text: str, expected: str) -> None:
+    assert apply_typography("en", text) == apply_typography("en", expected) == expected
+    assert apply_typography("ja", text) == text
+
+
 def test_typography_keeps_other_languages_and_protected_items() -> None:
     assert apply_typography("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
     kept = ["你好 , 世界", "{0}"]

@@ -25,7 +25,7 @@ from nmt.decoding.search import Models, search
 from nmt.system.console import Console
 from nmt.text.content import NO_DIFF, content_diff
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, NO_TEXT, Item, Line, joined, pairs_of, read
+from nmt.text.items import ITEM, NO_TEXT, Item, Line, joined, pairs_of, read, with_signs
 from nmt.text.words import Links, words
 from nmt.translation import placing
 from nmt.translation import translator as translating
@@ -73,6 +73,8 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("the <b>cat</b>", "वह बिल्ली बेचता है।", [(0, 0), (1, 2)], "वह बिल्ली <b>बेचता</b> है।"),
         ("A <b>cat</b>.", "一只猫。", [(0, 0), (1, 2), (1, 3)], "一只<b>猫</b>。"),
         ("我<b>喜欢</b>猫。", "Amo i gatti.", [(1, 0), (3, 1), (3, 2)], "<b>Amo</b> i gatti."),
+        ("The Intel® <b>chip<wbr></b> heats", "Scalda il chip Intel", [(3, 0), (0, 1), (2, 2), (1, 3)],
+         "Scalda il <b>chip<wbr></b> Intel®"),
         # in a word
         ("H<sub>2</sub>O, a<i>b</i>", "H2O, c", DIAGONAL, "H<sub>2</sub>O, <i>c</i>"),
         # without links: at the same share of the words
@@ -310,9 +312,12 @@ def test_halves_of_a_text_without_spaces_have_a_space_between_translations(befor
 @pytest.mark.parametrize(
     ("to", "source", "expected"),
     [
-        ("zh", "cat {0}. cat {1}? {2}!", "猫 {0}。猫 {1}？ {2}！"),
-        ("zh", "cat {0}:{1}, {2}", "猫 {0}:{1}, {2}"),
+        ("zh", "cat {0}. cat {1}? {2}!", "猫 {0}。猫 {1}？{2}！"),
+        ("zh", 'cat "{0}, cat" ({1} cat)', "猫“{0}，猫”（{1} 猫）"),
+        ("zh", "cat {0}:{1}, {2}", "猫 {0}:{1}，{2}"),
         ("en", "猫{0}。猫{1} ？", "cat {0}. cat {1}?"),
+        ("en", "（{0}）猫", "({0}) cat"),
+        ("en", "猫{0}，猫{1}：3：30，猫{2}、{3}；“猫”", "cat {0}, cat {1}: 3:30, cat {2}, {3}; “cat”"),
     ],
 )
 def test_final_marks_after_items_are_those_of_the_language(to: str, source: str, expected: str) -> None:
@@ -390,6 +395,26 @@ def test_an_apostrophe_without_a_piece_divides_no_word(known: str, typed: str) -
 def test_an_apostrophe_with_a_piece_stays_beside_another_sign() -> None:
     translator = Translator(tiny_loaded_model(tiny_tokenizers(["it's it’s a cat"], 268)), RuntimeSettings(device="cpu"))
     assert "it’s" in "".join(unit.text for unit in translator._units("it’s ½ a cat", "", translator.options()))
+
+
+def test_full_width_forms_without_a_piece_are_narrow(translator: Translator) -> None:
+    units = translator._units("a ｃat, ２．５", "", translator.options())
+    assert "".join(f"{unit.before}{unit.core}{unit.after}" for unit in units) == "a cat, 2.5"
+    assert translator.translate("（{0}）：{1}，").text == "（{0}）：{1}，", "without a letter it is copied"
+
+
+@pytest.mark.parametrize(
+    ("to", "text", "expected"),
+    [
+        ("zh", '猫: "好", 他(猫); {0}: {1}', "猫:“好”，他（猫）；{0}：{1}"),
+        ("en", "cat：{0}，{1}、a （b） :) 1，299", "cat: {0}, {1}, a (b) :) 1,299"),
+    ],
+)
+def test_marks_without_a_piece_are_those_of_the_language(to: str, text: str, expected: str) -> None:
+    options = replace(options_for({}), to=to)
+    line = with_signs(read(text), ',.:;()"，：、（）')
+    assert str(options.typeset("", line, with_signs(Line("猫:"), ":"))) == expected
+    assert options.diff(line, line) == ((), ())
 
 
 def test_half_of_a_pair_is_beside_the_same_word() -> None:

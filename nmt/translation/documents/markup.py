@@ -14,9 +14,9 @@ from nmt.text.languages import primary_code
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
 from nmt.translation.documents.xliff import parsed_xml
 
-# A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays.
+# A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays since it is not between words.
 _CODE = re.compile(
-    r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&(?:nbsp|#160|shy);"
+    r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&shy;|&(?:nbsp|#160);(?!(?<=[^\s>;].{6})\w)"
     r"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>|<[A-Za-z/!?%][^<>]*>?"
 )
 _ATTRIBUTE = re.compile(r"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")

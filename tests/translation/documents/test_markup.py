@@ -15,8 +15,8 @@ PAGE = """<!DOCTYPE html>
 <html lang="en"><head><title>My page</title><meta name="description" content="About &amp; more"><style>p {}</style>
 <meta name="x" content="not this"><script>if (a < b) { "<p>not this</p>" }</script></head>
 <body class="notranslated">
-  <h1>Hello <em title="Good">world</em>&nbsp;&lt;3</h1><!-- not this -->
-  <p><ruby>Kanji<rp>(</rp><rt>not this</rt><rp>)</rp></ruby> here</p><p>One line<br>and <a href="x?a=1&b=2">another
+  <h1>&nbsp;Hello <em title="Good">world</em>&nbsp;&lt;3</h1><!-- not this -->
+  <p><ruby>Kanji<rp>(</rp><rt>not this</rt><rp>)</rp></ruby> here</p><p>One&nbsp;line<br>and <a href="x?a=1&b=2">another
      one</a> with <code>code &lt;b&gt;</code>.<img src="a.png" alt="A cat">
   <ul><li>First<li>Second</ul>
   <pre>not <b>this</b></pre><p translate="no">not this</p><input placeholder='Your "name"' value="x">
@@ -25,7 +25,7 @@ PAGE = """<!DOCTYPE html>
 </body></html>
 """
 HTML_TEXTS = [
-    "My page", "About & more", "Good", 'Hello <em title="Good">world</em>&nbsp;<3',
+    "My page", "About & more", "Good", '&nbsp;Hello <em title="Good">world</em>&nbsp;<3',
     "<ruby>Kanji<rp>(</rp><rt>not this</rt><rp>)</rp></ruby> here", "A cat",
     'One line<br>and <a href="x?a=1&b=2">another one</a> with <code>code &lt;b&gt;</code>.'
     '<img src="a.png" alt="A cat">',
