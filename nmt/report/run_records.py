@@ -174,7 +174,7 @@ def run_row(name: str, path: Path) -> Row:
     try:
         run = RunRecords(path)
     except (NMTError, OSError) as error:
-        reason = str(error).removeprefix(f"{path}: ").partition(";")[0]
+        reason = str(error).removeprefix(str(path)).lstrip("/: ").partition(";")[0]
         return row | {"remark": f"training now: {reason}" if lock_holder(path) else reason}
     with suppress(NMTError, OSError):
         split, data = Manifest.read(run.prepared).train, run.recipe.data

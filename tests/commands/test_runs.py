@@ -111,7 +111,7 @@ def test_damaged_and_running_runs_are_rows_with_a_remark(tmp_path: Path) -> None
         remarks = {row["name"]: row["remark"] for row in rows_of(folder)}
     assert remarks.pop("deep/third") == "interrupted"
     assert remarks.pop("starting") == "training now: nothing is logged yet"
-    assert remarks["second"].startswith(str(folder / "second" / "metrics.jsonl:1: damaged"))
+    assert remarks["second"].startswith("metrics.jsonl:1: damaged"), "no long path, since a table cuts it"
     assert "format version 1" in remarks["old"]
     assert remarks["first"]
     empty = run_command("runs", tmp_path / "nothing")
