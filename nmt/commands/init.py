@@ -238,7 +238,8 @@ def _comments_and_settings(
         from nmt.training.trial import cost  # imports torch, after all errors in the text were reported
 
         proposal, device, (low, high) = cost(lambda kind, rate: propose(tokens, vocabulary, kind, rate, minutes))
-    time = f"{low:,.0f} to {high:,.0f} minutes" if high < 120 else f"{low / 60:,.1f} to {high / 60:,.1f} hours"
+    unit, factor, digits = ("seconds", 60, 0) if low < 1 else ("minutes", 1, 0) if high < 120 else ("hours", 1 / 60, 1)
+    time = f"{low * factor:,.{digits}f} to {high * factor:,.{digits}f} {unit}"
     until = "All" if minutes is None else f"The training ends after {minutes:g} minute{'s' * (minutes != 1)}. About"
     empty = f", {profile.empty:,} of them with an empty side, which are not trained on" if profile.empty else ""
     if (usable := profile.pairs - profile.empty) > 1.02 * profile.distinct:

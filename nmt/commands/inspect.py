@@ -82,7 +82,8 @@ def _rows(content: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", f"{content['model']}, {Languages.model_validate(content['languages']).names}"
     yield "layers", f"{sizes['encoder_layers']} of the encoder, {sizes['decoder_layers']} of the decoder"
     yield "sizes", f"dim {sizes['dim']}, feed-forward {sizes['feed_forward']}, {counted(sizes['heads'], 'head')}"
-    yield "kind", f"{sizes['positions']} positions, {sizes['norm']}-norm, {sizes['activation']}"
+    kind = (f"{sizes['positions']} positions", f"{sizes['attention_score']} attention", f"{sizes['norm']}-norm")
+    yield "kind", ", ".join((*kind, sizes["activation"]))
     yield "parameters", f"{parts['total']:,} ({decoding['weight_bytes'] / 2**20:,.1f} MiB in fp32)"
     for name in ("embedding", "encoder", "decoder", "output"):
         tied = "  the embedding of the target" if name == "output" and not parts[name] else ""

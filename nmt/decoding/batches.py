@@ -108,8 +108,8 @@ def in_halves(
                 raise
             if is_last and len(items) == 1:
                 raise ConfigError(
-                    f"{too_long(items[0])}; use a smaller --beam, split long lines into sentences, or compute with "
-                    "--device cpu"
+                    f"{too_long(items[0])}; use a smaller beam, split long lines into sentences, or compute on the "
+                    "device cpu"
                 ) from None
         # outside the handler, where the traceback no longer holds the tensors of the failed computation
         if release is not None:

@@ -44,10 +44,10 @@ class SearchOptions(DecodeSettings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.n_best < 1:
-            raise ConfigError(f"--n-best: found {self.n_best}, expected 1 or more")
+            raise ConfigError(f"n_best: found {self.n_best}, expected 1 or more")
         if self.n_best > self.beam and self.sampling is None:
             raise ConfigError(
-                f"--n-best: found {self.n_best}, but a beam of {self.beam} returns at most {self.beam}; widen the beam"
+                f"n_best: found {self.n_best}, but a beam of {self.beam} returns at most {self.beam}; widen the beam"
             )
         return self
 

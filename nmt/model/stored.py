@@ -182,6 +182,6 @@ def check_same_vocabulary(directories: Sequence[Path], tokenizers: Sequence[Toke
     for directory, other in zip(directories[1:], tokenizers[1:], strict=True):
         if side := tokenizers[0].different_side(other):
             raise ModelError(
-                f"--model {directory}: its {side} tokenizer is not that of {directories[0]}, so their token ids do not "
+                f"{directory}: its {side} tokenizer is not that of {directories[0]}, so their token ids do not "
                 "mean the same; models that translate together must be trained from one prepared corpus"
             )

@@ -57,6 +57,7 @@ class RunRecords:
         # one record for each logging interval, validation and skipped update, in the order of steps
         self.train, self.validations, self.skipped = (_ordered(records, kind) for kind in _KINDS)
         self.progress = _read_last_progress(path)
+        self._is_diverged = records[-1]["type"] == "diverged"
         # Versions and device.
         self.environment: dict[str, Any] = marker.get("environment", {})
         self.test_scores = read_test_scores(path / "test.json")
@@ -74,10 +75,12 @@ class RunRecords:
 
     @property
     def state(self) -> str:
-        """`training now`, `interrupted`, or empty if a limit of `train.stop` is reached."""
+        """`training now`, `diverged`, `interrupted`, or empty if a limit of `train.stop` is reached."""
         if lock_holder(self.path):
             return "training now"
-        return "" if self.progress and self.progress.reached_limit(self.recipe.train) else "interrupted"
+        if self.progress and self.progress.reached_limit(self.recipe.train):
+            return ""
+        return "diverged" if self._is_diverged else "interrupted"
 
     @property
     def best(self) -> Record | None:
@@ -171,7 +174,7 @@ def run_row(name: str, path: Path) -> Row:
     try:
         run = RunRecords(path)
     except (NMTError, OSError) as error:
-        reason = str(error).removeprefix(f"{path}: ").partition(";")[0]
+        reason = str(error).removeprefix(str(path)).lstrip("/: ").partition(";")[0]
         return row | {"remark": f"training now: {reason}" if lock_holder(path) else reason}
     with suppress(NMTError, OSError):
         split, data = Manifest.read(run.prepared).train, run.recipe.data
@@ -185,9 +188,11 @@ def run_row(name: str, path: Path) -> Row:
         epochs = last["epoch"] * progress.step / last["step"] if last["step"] else progress.epoch
         last = {"step": progress.step, "epoch": epochs, **{key: getattr(progress, key) for key in _COSTS_OF_PROGRESS}}
     best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
+    of_initial_model = {"tokenizer"} if run.recipe.train.init_from else None  # its section is empty
+    settings = differences({}, run.recipe.model_dump(mode="json", exclude=of_initial_model))
     return row | {
         "remark": run.state,
-        "settings": {setting.key: setting.now for setting in differences({}, run.recipe.model_dump(mode="json"))},
+        "settings": {setting.key: setting.now for setting in settings},
         "parameters": _parameters(path),
         "steps": last["step"],
         "epochs": last["epoch"],

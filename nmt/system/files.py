@@ -338,7 +338,9 @@ def read_digested(
     elif lacking := [name for name in required(files) if name not in files]:
         problem = f"its list of files lacks {lacking[0]}"
     if problem:
-        raise DamagedError(f"{file}: damaged, or not written by nmt: {problem}; {_COPY}")
+        raise DamagedError(
+            f"{file}: damaged, or not written by nmt: {problem}; {_COPY}; nmt import reads models of others"
+        )
     for name, recorded in content["files"].items():
         _check(file.parent / name, recorded, file)
     return content

@@ -102,12 +102,13 @@ def parts_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Path]:
         return list(corpus.files.values())
     members = text_members(corpus.file)
     by_code = {Path(member).suffix[1:]: member for member in members}
-    if languages is not None and (codes := nearest_codes(languages, by_code)) is not None:
+    codes = tuple(filter(is_language, by_code)) if languages is None else nearest_codes(languages, by_code)
+    if codes is not None and len(codes) == 2:
         members = [by_code[code] for code in codes]
-    elif len(members) > (2 if languages is None else 1):
+    elif len(members) > 1:
         raise DataError(
-            f"{corpus.file}: found {len(members)} texts ({', '.join(members[:10])}); name one as `file: "
-            f"{corpus.file}/NAME`, or two as source and target"
+            f"{corpus.file}: found {len(members)} texts ({', '.join(members[:10])}), whose names do not end in the "
+            f"codes of two languages; name one, as {corpus.file}/{members[0]}, or the two of source and target"
         )
     return [corpus.file / member for member in members] or [corpus.file]
 

@@ -133,7 +133,9 @@ def _proposal(
             f"about {passes:.0f} passes over the text: a small text needs more of them. Patience ends it after "
             f"{_PATIENCE} validations without a better BLEU",
         ),
-        "train.validate_every": Setting(str(every), f"about {steps // every} validations; the best checkpoint is kept"),
+        "train.validate_every": Setting(
+            str(every), f"about {steps / every:.0f} validations; the best checkpoint is kept"
+        ),
     }
     trained = passes * tokens[0], passes * target
     return Proposal(model, batch, steps, operations(model, vocabulary, *trained), settings)

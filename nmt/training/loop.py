@@ -231,9 +231,12 @@ class Training:
             raise self._diverged(f"step {step:,}: the {MAX_SKIPPED}th update in a row that is not finite")
 
     def _diverged(self, reason: str) -> ModelError:
+        """Log that the training diverged, and return the error that ends it."""
+        self.run.log({"type": "diverged", "step": self.progress.step})
+        older = f"; the older checkpoints in {self.run.path} precede that" if self.run.saved() else ""
         return ModelError(
             f"{reason}: lower train.schedule's rate or lengthen its warmup, and start over with --restart or with "
-            f"'run' set to another folder; the older checkpoints in {self.run.path} precede that"
+            f"'run' set to another folder{older}"
         )
 
     def _warn_of_kernels(self) -> None:

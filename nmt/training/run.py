@@ -4,8 +4,9 @@ run.json                       format, version, and the environment in which the
                                folder are ignored and kept
 recipe.yaml                    the recipe with all defaults filled in; paths inside the run are relative to it, so
                                that they are valid in a copy of the run
-metrics.jsonl                  one JSON object per line: type "train", "validation" or "skipped". A resumed training
-                               appends: when it is read, a record replaces earlier records of the same and later steps
+metrics.jsonl                  one JSON object per line: type "train", "validation", "skipped" or "diverged". A resumed
+                               training appends: when it is read, a record replaces earlier records of the same and
+                               later steps
 tensorboard/                   the same numbers, samples, settings and scores for TensorBoard, with train.tensorboard
 checkpoints/step-00001000/     a model directory, with optimizer.safetensors and progress.json. config.json is written
                                last and removed first: a folder without it is no checkpoint. progress.json has its own

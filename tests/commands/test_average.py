@@ -49,9 +49,14 @@ def tokenizers(lines: list[str]) -> Tokenizers:
 TOKENIZERS = tokenizers(LINES)
 
 
-def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZERS) -> LoadedModel:
-    torch.manual_seed(seed)
+def model(seed: int, shape: ModelSettings = SHAPE, pieces: Tokenizers = TOKENIZERS, start: int = 0) -> LoadedModel:
+    """A model whose random weights of the seed `start` were changed a little, as by a training."""
+    torch.manual_seed(start)
     languages, transformer = Languages(source="en", target="it"), Transformer(shape, *[len(pieces.source)] * 2)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for weight in transformer.parameters():
+            weight += 0.1 * weight.std() * torch.randn_like(weight)
     return TorchModel(shape, pieces, languages, DecodeSettings(), 200, in_torch=transformer)
 
 
@@ -144,6 +149,14 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     save_model(tmp_path / "b", model(1, pieces=tokenizers([line[::-1] for line in LINES])))
     with pytest.raises(ModelError, match=r"b: its tokenizer differs from that of .*a"):
         average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
+
+
+def test_models_of_unrelated_trainings_are_refused(tmp_path: Path) -> None:
+    save_model(tmp_path / "a", model(1))
+    save_model(tmp_path / "b", model(1, start=1))
+    with pytest.raises(ModelError, match=r"b: its weights and those of .*a have a cosine of -?0\.0\d, so they were"):
+        average([tmp_path / "a", tmp_path / "b"], tmp_path / "model", QUIET, None, None)
+    assert not (tmp_path / "model").exists()
 
 
 def test_too_few_checkpoints_are_refused(run: Path, tmp_path: Path) -> None:

@@ -108,10 +108,12 @@ def test_recipe_and_held_out_texts_are_written(folder: Path) -> None:
     assert sorted(path.name for path in (folder / "mine").iterdir()) == ["recipe.yaml", "test.tsv", "valid.tsv"]
 
 
-def test_minutes_limit_the_training() -> None:
-    messages = init("text.en", "text.it", "--minutes", "2.5")
-    assert "The training ends after 2.5 minutes. About " in messages
-    assert load_recipe(Path("recipe.yaml")).train.stop.seconds == 150
+@pytest.mark.parametrize("minutes", ["2.5", "0.2"])
+def test_minutes_limit_the_training(minutes: str) -> None:
+    messages = init("text.en", "text.it", "--minutes", minutes)
+    assert f"The training ends after {minutes} minutes. About " in messages
+    assert re.search(r" steps take [1-9]\d* to [1-9]\d* (seconds|minutes)", messages)
+    assert load_recipe(Path("recipe.yaml")).train.stop.seconds == pytest.approx(60 * float(minutes))
 
 
 @pytest.mark.parametrize("sizes", [(30, 10), (7, 31), (20, 20)])

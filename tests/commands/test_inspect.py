@@ -43,6 +43,7 @@ def test_model_is_described(model: Path) -> None:
     text = as_text(inspect(model))
     assert max(map(len, text.splitlines()[1:])) <= 80
     assert f"{loaded.model.parameter_count():,}" in text
+    assert f"{loaded.model.settings.attention_score} attention" in text
 
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])

@@ -67,7 +67,7 @@ class TestCommand:
         (tmp_path / "in.txt").write_text("a dog\n")
         done = run_command("translate", "-m", model, "-i", tmp_path / "in.txt", "--beam", 2, "--n-best", 5)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr == "error: --n-best: found 5, but a beam of 2 returns at most 2; widen the beam\n"
+        assert done.stderr == "error: n_best: found 5, but a beam of 2 returns at most 2; widen the beam\n"
 
     def test_reference_with_alignment_aligns_given_translations(self, model: Path, tmp_path: Path) -> None:
         source = write_lines(tmp_path / "in.txt", *SENTENCES[:3], "")

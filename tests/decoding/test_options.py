@@ -46,8 +46,8 @@ def test_settings_without_a_length_limit_get_twice_the_source_and_ten() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_best": 0}, "--n-best: found 0, expected 1 or more"),
-        ({"beam": 2, "n_best": 3}, "--n-best: found 3, but a beam of 2 returns at most 2; widen the beam"),
+        ({"n_best": 0}, "n_best: found 0, expected 1 or more"),
+        ({"beam": 2, "n_best": 3}, "n_best: found 3, but a beam of 2 returns at most 2; widen the beam"),
     ],
 )
 def test_contradicting_options_raise(wrong: dict[str, object], message: str) -> None:

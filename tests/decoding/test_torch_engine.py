@@ -140,7 +140,7 @@ def test_different_tokenizers_raise() -> None:
     directories = [Path("a"), Path("b"), Path("c")]
     same = Tokenizer.from_bytes(one.to_bytes())
     check_same_vocabulary(directories, [Tokenizers(one, one), Tokenizers(same, same), Tokenizers(one, same)])
-    with pytest.raises(ModelError, match=r"--model c: its target tokenizer is not that of a.*one prepared corpus"):
+    with pytest.raises(ModelError, match=r"c: its target tokenizer is not that of a.*one prepared corpus"):
         check_same_vocabulary(directories, [Tokenizers(one, one), Tokenizers(one, one), Tokenizers(one, other)])
-    with pytest.raises(ModelError, match="--model b: its source tokenizer"):
+    with pytest.raises(ModelError, match="b: its source tokenizer"):
         check_same_vocabulary(directories[:2], [Tokenizers(one, other), Tokenizers(other, other)])

@@ -97,9 +97,11 @@ def test_moses_archive_of_opus_is_two_files(tmp_path: Path) -> None:
     assert parts_of(CorpusFile(file=path), None) == [path / "X.en-it.en", path / "X.en-it.it"]
     several = write_zip(tmp_path / "all.zip", **{**members, "X.en-it.de": "eins"})
     assert pairs(file=several) == ONE
-    for languages in (None, LanguagePair(source="en", target="fr")):
-        with pytest.raises(DataError, match=r"all\.zip: found 3 texts \(X\.en-it\.de, .*; name one as `file: "):
-            pairs(languages, file=several)
+    unrelated = write_zip(tmp_path / "unrelated.zip", **{"a.txt": "one", "b.txt": "uno"})
+    for file, found in ((several, r"3 texts \(X\.en-it\.de, "), (unrelated, r"2 texts \(a\.txt, b\.txt\)")):
+        for languages in (None, LanguagePair(source="en", target="fr")):
+            with pytest.raises(DataError, match=rf"\.zip: found {found}.*; name one, as {file}/.*, or the two of"):
+                pairs(languages, file=file)
 
 
 def test_columns_must_fit_the_format(tmp_path: Path) -> None:

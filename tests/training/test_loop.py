@@ -17,6 +17,7 @@ from nmt.config import MaxLength, load_recipe
 from nmt.errors import ConfigError, ModelError
 from nmt.model.checkpoint import load_model
 from nmt.model.transformer import Transformer
+from nmt.report.run_records import RunRecords
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training.loop import interruptible
@@ -210,9 +211,12 @@ def test_five_updates_in_a_row_that_are_not_finite_end_the_run_with_advice(
         with pytest.raises(ModelError, match=r"step 9: the 5th update in a row .*: lower train\.schedule's rate or"):
             train_run(texts, tmp_path / "run")
     assert 4 in saved_steps(tmp_path / "run"), "the checkpoint before stays"
+    assert RunRecords(tmp_path / "run").state == "diverged"
     monkeypatch.setattr(loop, "mean_loss", lambda *_: float("nan"))
-    with pytest.raises(ModelError, match="step 4: the loss on the validation text is nan: lower"):
+    with pytest.raises(ModelError, match="step 4: the loss on the validation text is nan: lower") as error:
         train_run(texts, tmp_path / "other")
+    assert "older checkpoints" not in str(error.value), "there are none"
+    assert RunRecords(tmp_path / "other").state == "diverged"
 
 
 def test_out_of_memory_in_validation_is_an_error_with_advice(
