@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,6 +109,13 @@ def is_nested(line: Line) -> bool:
     except ElementTree.ParseError:
         return False
     return True
+
+
+def test_many_pairs_take_linear_time() -> None:
+    line = read(" ".join(f"<b>word{index}</b>" for index in range(10_000)))
+    text, started = placing.text_and_places(line)[0], time.monotonic()
+    assert place(line, text, [(index, index) for index in range(10_000)]) == line
+    assert time.monotonic() - started < 10
 
 
 def test_many_nested_pairs_are_placed() -> None:
