@@ -31,6 +31,8 @@ _INLINE = re.compile(
     "|abbr|bdi|bdo|big|br|cite|code|del|dfn|em|font|img|ins|kbd|mark|samp|small|span|strike|strong|sub|sup|time|tt|var|wbr"
     "|[abiqsu]|ruby|r[bpt]"
 )
+# Code of templates, in which signs are no entities.
+_TEMPLATE = re.compile(r"(\{[{%#!](?:(?!\{[{%#!])(?s:.))*?[}%#!]\}+|\[%[^][]*%\])")
 _VOID, _RAW = {"img", "wbr", "br"}, {"script", "style", "textarea"}
 # Elements whose content stays.
 _KEPT = {"pre", "svg", "math", "noscript", "template", "object", "code", "kbd", "samp", "var", "xliff:g"}
@@ -98,7 +100,7 @@ def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
             continue
         raw = content.text[run[0].start : run[-1].end] if run else ""
         same = "".join(tags.get(part, part) for part in (content.text[segment.start : segment.end] for segment in run))
-        if line := _line(content.text, run, lambda text: read(unescape(text))):
+        if line := _line(content.text, run, lambda text: read(_outside_templates(unescape, text))):
             start = run[0].start + len(raw) - len(raw.lstrip())
             replacement = texts.replaced(same.strip(), line, content.place(start), partial(_formed, tags=tags))
             yield start, start + len(raw.strip()), replacement
@@ -119,7 +121,11 @@ def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) ->
 def _formed(line: Line, tags: dict[str, str]) -> str:
     """Return a translation as HTML, in which tags may have changed."""
     items = tuple(item._replace(text=tags.get(item.text, item.text)) for item in line.items)
-    return formed(line._replace(items=items), partial(escape, quote=False))
+    return formed(line._replace(items=items), partial(_outside_templates, partial(escape, quote=False)))
+
+
+def _outside_templates(change: Callable[[str], str], text: str) -> str:
+    return "".join(part if index % 2 else change(part) for index, part in enumerate(_TEMPLATE.split(text)))
 
 
 def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> str:
@@ -131,9 +137,10 @@ def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> st
         if name.lower() not in names:
             return match[0]
         quote = value[0] if value[0] in "\"'" else ""
-        line, around = read(unescape(value.strip(quote or None))), quote or '"'
+        line, around = read(_outside_templates(unescape, value.strip(quote or None))), quote or '"'
         place = content.place(start + match.start(2))
-        replacement = texts.replaced(value, line, place, lambda line: f"{around}{escape(str(line))}{around}")
+        form = partial(_outside_templates, escape)
+        replacement = texts.replaced(value, line, place, lambda line: f"{around}{form(str(line))}{around}")
         return match[0].removesuffix(value) + replacement
 
     return _ATTRIBUTE.sub(replaced, tag)
@@ -143,7 +150,7 @@ _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style",
 _UNTRANSLATABLE = re.compile(r"\stranslatable\s*=\s*[\"']false")
 _STRING_ITEM = re.compile(r"\stype\s*=\s*[\"']string[\"']")
 # A reference to another resource is no text.
-_REFERENCE = re.compile(r"\s*[@?][\w.:]+/[\w.]+\s*")
+_REFERENCE = re.compile(r"[@?][\w.:]+/[\w.]+")
 # Escapes, quotes around a text, which keep its spaces, and entities that the file declares.
 _ANDROID_CODE = re.compile(
     r"(\\u[\dA-Fa-f]{4}|\\[^\"'&\\]|\\\\|(?<!\\)(?:\"|&quot;)|&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z_][\w.-]*;)"
@@ -162,14 +169,15 @@ def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:
             run.append(piece)
             continue
         is_xml = not any(part.item and part.item.text == "<![CDATA[" for part in run)
-        start, end = (run[0].start, run[-1].end) if run else (0, 0)
-        is_text = is_text and not _REFERENCE.fullmatch(content.text, start, end)
+        raw, start = content.text[run[0].start : run[-1].end] if run else "", run[0].start if run else 0
+        start, raw = start + len(raw) - len(raw.lstrip()), raw.strip()
+        is_text = is_text and not _REFERENCE.fullmatch(raw)
         if is_text and (line := _line(content.text, run, partial(_android_text, is_xml=is_xml))):
             form = partial(formed, escape=partial(_android_escaped, is_xml=is_xml))
-            yield start, end, texts.replaced(content.text[start:end], line, content.place(start), form)
+            yield start, start + len(raw), texts.replaced(raw, line, content.place(start), form)
         tag, is_opening, run = piece.item.text, piece.item.role == "opening", []
-        if is_opening and piece.element != "item":
-            parent = "" if _UNTRANSLATABLE.search(tag) else piece.element
+        if piece.element != "item":
+            parent = piece.element if is_opening and not _UNTRANSLATABLE.search(tag) else ""
         is_string = piece.element == "item" and (parent in ("string-array", "plurals") or _STRING_ITEM.search(tag))
         is_text = is_opening and not _UNTRANSLATABLE.search(tag) and (piece.element == "string" or bool(is_string))
 
@@ -182,4 +190,4 @@ def _android_text(text: str, is_xml: bool) -> Line:
 
 
 def _android_escaped(text: str, is_xml: bool) -> str:
-    return re.sub(r"([\"'])", r"\\\1", escape(text, quote=False) if is_xml else text)
+    return re.sub(r"([\"'\\])", r"\\\1", escape(text, quote=False) if is_xml else text)
