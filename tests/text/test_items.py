@@ -15,7 +15,7 @@ _FORMS = r"""
 {{{name}}} ${user.name} ${user['name']} {items[0]} {name!r} {0!s} {price:>10} {0:#,##0.00} %{count} %<count>s
 %{count:d} %% %n %(n)02d %(price).2f :name @count @:key @:{key} $t(key) $NAME$ #{name} [[name]] __name__ %PATH%
 %user_name% ~name~ {$obj->name} &{name} {{&x}} {{^x}} %'d %1$'d %a %qd %*d %.*f {} {:d} {:.2f} @@name@@ {=name}
-\(name) %tY %1$tY %,d %1$,d %#@x@ %arg $[x] $(x) \u00a0 `x` {{t('x')}} #name {#x} {name?} {/x} %[1]s %v %q %T
+\(name) %tY %1$tY %,d %1$,d %#@x@ @.lower:{'key'} %arg $[x] $(x) \u00a0 `x` {{t('x')}} #name {#x} {name?} {/x} %[1]s %v %q %T
 {{.Name}} {0} {name} {{name}} ${name} {user.name} {0:N2} {0,10} %s %1$s %1$@ %@ %lu %lld %5.2f %-10s %1 %L1 10.0.0.1
 %(name)s {{name.first}} {{-name}} %i %+d %05d %zu <name> &name; &#39; {\an8} https://b.org/x?y=1&z=2 www.b.org
 a.b+c@d-e.co.uk :smile: <br/> <%=x%> 😀 ♪ 👩‍👩‍👧 --help -o img/a.png src/main.c v1.2.3-rc1 main.py !name /etc/hosts /tmp
