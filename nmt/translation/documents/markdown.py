@@ -32,13 +32,15 @@ _CODE = re.compile(
     rf"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|{_MATHEMATICS}"
     rf"|\({_URL}\)|\"{_URL}\"|(?<!\w){_URL}"
     r"|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
-    rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
+    rf"|\[\[[^][]*\]\](?![(\[])|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|(?<!\w)(?:\w*+\\_)++\w*+"
     r"|\*++(?=\S)|(?<=\S)\*++|~~|(?<!\w)_++(?=\S)|(?<=\S)_++(?!\w)|(?:\\|(?<! ) {2,})\n)"
 )
-# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition
-# or a note.
-_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?|\[!\w+\]).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
+# Lines of dialects that are no part of a paragraph: containers, admonitions, templates, imports; and the mark of a
+# definition or a note.
+_DIRECTIVE = re.compile(
+    r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?|\[!\w+\]).*|\{(?:[%{].*[%}]|:.*)\}|import .+ from [\"'][^\"']+[\"'];?)[ \t]*"
+)
 _DEFINITION = re.compile(r"(?:\[\^[^][]+\])?:[ \t]+")
 
 

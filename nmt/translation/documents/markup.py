@@ -9,17 +9,20 @@ from functools import partial
 from html import escape, unescape
 from typing import NamedTuple
 
-from nmt.text.items import Item, Line, Role, joined, read
+from nmt.text.items import SCRIPT, Item, Line, Role, joined, read
 from nmt.text.languages import primary_code
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
 from nmt.translation.documents.xliff import parsed_xml
 
+# Code of servers and templates, in which signs are no entities.
+_TEMPLATE = rf"{SCRIPT}|\{{[{{%#!][^{{}}]*[}}%#!]\}}|\[%[^][]*%\]"
+_QUOTED = "|".join(rf"{quote}(?:[^{quote}<{{\[]++|{_TEMPLATE}|[<{{\[])*+{quote}" for quote in "\"'")
 # A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays.
 _CODE = re.compile(
     r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&(?:nbsp|#160|shy);"
-    r"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>|<[A-Za-z/!?%][^<>]*>?"
+    rf"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:{_TEMPLATE}|[^<>\"']|{_QUOTED})*+>|<[A-Za-z/!?%][^<>]*>?"
 )
-_ATTRIBUTE = re.compile(r"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")
+_ATTRIBUTE = re.compile(rf"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*({_QUOTED}|[^\s\"'<>=`]+)")
 _ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "label"}
 # Further attributes that are text, and the tags in which they are.
 _TEXT_TAGS = {
@@ -31,8 +34,6 @@ _INLINE = re.compile(
     "|abbr|bdi|bdo|big|br|cite|code|del|dfn|em|font|img|ins|kbd|mark|samp|small|span|strike|strong|sub|sup|time|tt|var|wbr"
     "|[abiqsu]|ruby|r[bpt]"
 )
-# Code of templates, in which signs are no entities.
-_TEMPLATE = re.compile(r"(\{[{%#!](?:(?!\{[{%#!])(?s:.))*?[}%#!]\}+|\[%[^][]*%\])")
 _VOID, _RAW = {"img", "wbr", "br"}, {"script", "style", "textarea"}
 # Elements whose content stays.
 _KEPT = {"pre", "svg", "math", "noscript", "template", "object", "code", "kbd", "samp", "var", "xliff:g"}
@@ -125,7 +126,7 @@ def _formed(line: Line, tags: dict[str, str]) -> str:
 
 
 def _outside_templates(change: Callable[[str], str], text: str) -> str:
-    return "".join(part if index % 2 else change(part) for index, part in enumerate(_TEMPLATE.split(text)))
+    return "".join(part if index % 2 else change(part) for index, part in enumerate(re.split(f"({_TEMPLATE})", text)))
 
 
 def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> str:

@@ -146,3 +146,9 @@ def test_underscores_and_asterisks_in_an_address_are_no_emphasis(url: str) -> No
 def test_hard_line_breaks_are_written_as_in_the_file() -> None:
     text = "> One  \r\n> two\\\r\n> three\r\n\r\n* One  \r\n  two\r\n"
     assert translated(read("markdown", text)).decode() == text.upper()
+
+
+def test_links_of_wikis_and_imports_stay() -> None:
+    text = 'import Tabs from "@theme/Tabs";\n\nSee [[The page|a page]] and [[1]](#a).\n\n\\newpage\n'
+    expected = text.replace("See", "SEE").replace(" and ", " AND ")
+    assert translated(read("markdown", text)).decode() == expected

@@ -217,3 +217,20 @@ def test_items_of_other_types_than_string_stay() -> None:
         read("android", '<resources><string-array name="a"><item>a b</item></string-array></resources>'),
         lambda text: "a\\ B",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("""<p class="<?php echo "a>b"; ?>">Hello""", "Hello"), ("""<option <?= $a->b ?> value="a">Hello""", "Hello"),
+        ("""<p {% if a > b %}id="a b"{% endif %}>Hello""", "Hello"), ("""<a alt='<% a > b %> hello'></a>""", "hello"),
+        ("""<a title="<?= $t ?> hello"></a>""", "hello"), ("""<a id="{{b"> hello</a>""", "hello"),
+    ],
+)  # fmt: skip
+def test_code_of_servers_within_tags_stays(text: str, expected: str) -> None:
+    assert translated(read("html", text)).decode() == text.replace(expected, expected.upper())
+
+
+def test_code_that_is_not_closed_takes_linear_time() -> None:
+    for part in ("{{", "<?", "{% ", '<p a="<?', '<p a="{{', '<p a="{{ x }}', "<p a='[% "):
+        assert translated(read("html", part * 20_000), str).decode() == part * 20_000
