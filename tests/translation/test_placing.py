@@ -209,6 +209,13 @@ def test_generated_character_of_items_is_left_out(translator: Translator, monkey
     assert translator.translate("the <b>cat</b>").text.replace("<b>", "").replace("</b>", "") == "il gatto"
 
 
+def test_spaces_within_a_pair_stay_around_it(translator: Translator) -> None:
+    lines = ["Use `x`<b> ba ab</b>.", "Use <b>ba </b>`x`", "`x` <b> ba</b> ab"]
+    texts = [translation.text for translation in translator.translate(lines)]
+    for text, part in zip(texts, ("`x` <b>", " `x`", "`x` "), strict=True):
+        assert part in text
+
+
 def test_each_text_between_items_is_searched_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
 
