@@ -9,6 +9,7 @@ from functools import partial
 from html import escape, unescape
 from typing import NamedTuple
 
+from nmt.text.content import ICU_ARGUMENT
 from nmt.text.items import SCRIPT, Item, Line, Role, joined, read
 from nmt.text.languages import primary_code
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
@@ -113,10 +114,11 @@ def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 
 def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) -> Line | None:
-    """Return the text of pieces; None if it has no letter."""
+    """Return the text of pieces; None if it has no letter, and is no message of ICU."""
     parts = (piece.item or re.sub(r"\s+", " ", text[piece.start : piece.end]) for piece in run)
     line = joined(read_part(part) if isinstance(part, str) else code_line(part) for part in parts)
-    return line._replace(text=line.text.strip()) if any(map(str.isalpha, line.text)) else None
+    is_text = any(map(str.isalpha, line.text)) or ICU_ARGUMENT.search(str(line))
+    return line._replace(text=line.text.strip()) if is_text else None
 
 
 def _formed(line: Line, tags: dict[str, str]) -> str:

@@ -220,6 +220,15 @@ def test_items_of_other_types_than_string_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("format_", "text"),
+    [("html", "<p>{}</p>"), ("android", '<resources><string name="a">{}</string></resources>')],
+)
+def test_messages_of_icu_are_named(format_: str, text: str) -> None:
+    document = read(format_, text.format("{n, plural, one {a} other {b}}"))
+    assert document.texts.kept == {"message of ICU with a plural or select": ["line 1"]}
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("""<p class="<?php echo "a>b"; ?>">Hello""", "Hello"), ("""<option <?= $a->b ?> value="a">Hello""", "Hello"),
