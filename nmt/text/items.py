@@ -108,8 +108,8 @@ _SYMBOLS = (
     "\ue000-\uf8ff\U0001f000-\U0001faff"
 )
 _JOINERS = "\u200d\ufe0f\u20e3\U000e0020-\U000e007f"  # within an emoji
-_SCRIPT = r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"  # of templates: <%= x %>, <?= $x ?>
-_IN_TAG = rf"(?:[^<>\"']|\"(?:[^\"<]|{_SCRIPT})*+\"|'(?:[^'<]|{_SCRIPT})*+')*+"
+SCRIPT = r"<%(?:[^%<]|%(?!>)|<(?!%))*+%>|<\?(?:[^?<]|\?(?!>)|<(?!\?))*+\?>"  # of templates: <%= x %>, <?= $x ?>
+_IN_TAG = rf"(?:[^<>\"']|\"(?:[^\"<]|{SCRIPT})*+\"|'(?:[^'<]|{SCRIPT})*+')*+"
 _START = r"(?<![^\s\"'“‘«(\[（])"
 _START_OR_UNSPACED = rf"(?<![^\s\"'“‘«(\[{UNSPACED_TEXT}{FURTHER_UNSPACED}])"
 _BBCODE = r"\[/?(?:b|i|u|s|url|img|code|color|size|quote)(?:=[^][]*)?\]"
@@ -120,7 +120,10 @@ for _ in range(5):
 _LINK = r"\]\((?=[^()\s]*[/#.:{%$])(?:[^()\s]|\([^()\s]*+\))++(?: \"[^\"]*\")?\)"
 _HEX = "[0-9A-Fa-f]"
 # Commands of LaTeX that `\\n`, `\\r` and `\\t` begin, and those that often follow a bracket.
-_LATEX = "left|right|rangle|rfloor|rceil|rho|theta|tau|times|text[a-z]*|tan|nabla|neq|notin|frac|sqrt|sum|cdot"
+_LATEX = (
+    "left|right|rangle|rfloor|rceil|rho|theta|tau|times|text[a-z]*|tan|tableofcontents|nabla|neq|newline|newpage|noindent"
+    "|notin|frac|sqrt|sum|cdot"
+)
 # Possessive and bounded by their own delimiters: otherwise lines of 100,000 such characters take quadratic time.
 _KNOWN = (
     # URLs, hosts and e-mail addresses
@@ -128,11 +131,11 @@ _KNOWN = (
     rf"|{_HOST}(?:[/:?#](?:{_ADDRESS})*{_ADDRESS_END})?"
     r"|(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+(?::[\w-]++/[\w-]++(?:[./][\w-]++)*)?"
     # tags of XML, HTML, subtitles and templates, comments, times in captions; `<T>` in `List<Array<T>>` is none
-    rf"|</?[A-Za-z0-9][^\s<>{UNSPACED}]*+(?![{UNSPACED}]){_IN_TAG}>(?!>)|<\d[\d:.]*>|{_SCRIPT}|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
+    rf"|</?[A-Za-z0-9][^\s<>{UNSPACED}]*+(?![{UNSPACED}]){_IN_TAG}>(?!>)|<\d[\d:.]*>|{SCRIPT}|<!--(?:[^-<]|-(?!->)|<(?!!--))*+-->"
     # mentions, keys, $1 but no sums, $t(key), $[name], {name}, ${name}, {{#if x}}, {n, plural, one {…}}, [[name]]
     rf"|<[@#!:][^\s<>]*>|<?{_NO_W}(?:Ctrl|Alt|Shift|Cmd|Super|Primary|Meta)[->](?:[-<>]|{_W})*+"
     rf"|\$[1-9](?!{_W}|[$万亿千百]|[.,]\d| (?:mil|bil|tril|hundred|thousand))"
-    rf"|\$\w*\([^()]*\)|\$\[[^][\s]*\]|(?:[$#%&=€£№]|(?<!\w)[-+~]|@:?|\\(?:[A-Za-z]+\*?)?)?"
+    rf"|\$\w*\([^()]*\)|\$\[[^][\s]*\]|(?:[$#%&=€£№]|(?<!\w)[-+~]|@(?:\.\w+)?:?|\\(?:[A-Za-z]+\*?)?)?"
     rf"{_NESTED}(?:%(?![\w(])|(?:px|em|[kKMG]i?B|k[gm]|[cm]m|ms){_NO_W_AFTER})?"
     r"|\[\[[^][]*\]\]|\[%[^][]*%\]|\[\w+_\w+\]|\[\^\w+\]|\[/?\w[\w-]*+ [\w-]+=[^][]*\]|\[/\w[\w-]*+\]"
     r"|!\[[^][]*\]\([^()\s]*\)"

@@ -71,18 +71,19 @@ def _sentence_ends(line: Line, language: str) -> list[int]:
 
 
 def _boundaries(sentence: Line) -> list[int]:
-    """Return the places of single items, except those of words, and of both items of pairs that contain one."""
+    """Return the places of single items, except those of words, and of pairs that contain one or are empty."""
     if not sentence.items:
         return []
     pairs = pairs_of(sentence.items)
     of_words = {index for index, item in enumerate(sentence.items) if _OF_WORD.fullmatch(item.text)}
     single = sorted({*range(len(sentence.items))} - {*pairs, *pairs.values(), *of_words})
+    places = [match.start() for match in re.finditer(ITEM, sentence.text)]
     for opening, closing in pairs.items():
         next_single = bisect_left(single, opening)
-        if next_single < len(single) and single[next_single] < closing:
+        is_empty = places[closing] == places[opening] + 1
+        if is_empty or (next_single < len(single) and single[next_single] < closing):
             insort(single, opening)
             insort(single, closing)
-    places = [match.start() for match in re.finditer(ITEM, sentence.text)]
     return [places[index] for index in single]
 
 

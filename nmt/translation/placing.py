@@ -17,6 +17,8 @@ such as `®`, which are put behind the words that are aligned with theirs.
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -69,6 +71,39 @@ def text_and_places(line: Line) -> tuple[str, list[int]]:
     return text, places
 
 
+class _Aligned:
+    """A text and its translation, the spans of their words, and the links between these."""
+
+    def __init__(self, source: str, text: str, links: Links) -> None:
+        self.source, self.text, self.links = source, text, links
+        self.words, self.targets = word_spans(source), word_spans(text)
+        self.linked: dict[int, list[int]] = {}  # the target words of a source word
+        for i, j in links:
+            self.linked.setdefault(i, []).append(j)
+        self.counts = Counter(j for _, j in links)
+
+    def inside(self, start: int, end: int) -> range:
+        """Return the indices of the source words that are, at least in part, in a span."""
+        first = bisect_right(self.words, start, key=lambda span: span[1])
+        return range(first, max(first, bisect_left(self.words, end, key=lambda span: span[0])))
+
+    def run(self, inside: range) -> tuple[int, int] | None:
+        """Return the first and last target word of the run with most links to the words inside and fewest to others.
+
+        It is the run with the greatest sum (Kadane), where a link inside counts 1 and another one -1; None if no sum is
+        positive.
+        """
+        links = Counter(j for i in inside for j in self.linked.get(i, ()))
+        best, run, total, first = 0, None, 0, 0
+        for j in range(min(links, default=0), max(links, default=-1) + 1):
+            if total <= 0:
+                total, first = 0, j
+            total += 2 * links[j] - self.counts[j]
+            if total > best:
+                best, run = total, (first, j)
+        return run
+
+
 def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     """Return the translation of `text_and_places(line)` with the items of the line after its first `begin` characters.
 
@@ -78,13 +113,12 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     """
     source, places = text_and_places(line)
     pairs = pairs_of(line.items)
-    closings = set(pairs.values())
-    starts = {}
+    closings, aligned, starts = set(pairs.values()), _Aligned(source, text, links), dict[int, int]()
     for index, start in enumerate(places):
         if index in pairs:
-            starts[index], starts[pairs[index]] = _around(start, places[pairs[index]], source, text, links)
+            starts[index], starts[pairs[index]] = _around(start, places[pairs[index]], aligned)
         elif index not in closings:
-            starts[index] = _beside(start, source, text, links)
+            starts[index] = _beside(start, aligned)
     # an item that the text contains, as in a term, is not divided
     ends = accumulate(len(piece if isinstance(piece, str) else piece.text) for piece in read(text).pieces())
     spans = list(pairwise(ends))[::2]
@@ -118,42 +152,39 @@ def _nested(
     return order
 
 
-def _around(start: int, end: int, source: str, text: str, links: Links) -> tuple[int, int]:
+def _around(start: int, end: int, aligned: _Aligned) -> tuple[int, int]:
     """Return the span of the target words that are linked with the words in a span of the source."""
-    words, targets = word_spans(source), word_spans(text)
-    inside = {i for i, (a, b) in enumerate(words) if a < end and b > start}
+    source, text, words, targets = aligned.source, aligned.text, aligned.words, aligned.targets
+    inside = aligned.inside(start, end)
     if not inside or not targets:
-        return (_beside(start, source, text, links),) * 2
+        return (_beside(start, aligned),) * 2
     if len(inside) == len(words):
         run = (0, len(targets) - 1)
     else:  # without links, the word at the same relative position
-        share = min(len(targets) - 1, min(inside) * len(targets) // len(words))
-        run = best_run(len(targets), links, inside) or (share, share)
+        share = min(len(targets) - 1, inside[0] * len(targets) // len(words))
+        run = aligned.run(inside) or (share, share)
     # punctuation beside a word is inside only if it is so in the source
     left, right = targets[run[0]][0], targets[run[1]][1]
     first, last = without_marks(text, left, right)
     left, right = first if source[start].isalnum() else left, last if source[end - 1].isalnum() else right
-    part, around = source[start:end], f" {source} "[start : end + 2].strip()
+    part, around = source[start:end], source[max(0, start - 1) : end + 1].strip()
     if part != around and part in text[left:right] and (part.isdecimal() or text[left:right] in source):  # 2 of H2O
         left = text.index(part, left)
         right = left + len(part)
     return left, right
 
 
-def _beside(place: int, source: str, text: str, links: Links) -> int:
+def _beside(place: int, aligned: _Aligned) -> int:
     """Return the place of a single item, which is not behind the final punctuation."""
-    words, targets = word_spans(source), word_spans(text)
+    source, text, words, targets = aligned.source, aligned.text, aligned.words, aligned.targets
     final = _FINAL.search(text)
     last = final.start() if final and source[place:].strip() else len(text)
     before = [i for i, (a, b) in enumerate(words) if a < place and any(map(str.isalnum, source[a:b]))]
     after = [i for i, (a, b) in enumerate(words) if a >= place and any(map(str.isalnum, source[a:b]))]
-    linked = dict[int, list[int]]()
-    for i, j in links:
-        linked.setdefault(i, []).append(j)
-    if (word := next((i for i in reversed(before) if i in linked), None)) is not None:
-        start, end = targets[max(linked[word])]
-    elif (word := next((i for i in after if i in linked), None)) is not None:
-        return min(last, targets[min(linked[word])][0])
+    if (word := next((i for i in reversed(before) if i in aligned.linked), None)) is not None:
+        start, end = targets[max(aligned.linked[word])]
+    elif (word := next((i for i in after if i in aligned.linked), None)) is not None:
+        return min(last, targets[min(aligned.linked[word])][0])
     else:
         return last if before else 0
     is_within = source[:place].rstrip()[-1:].isalnum()
@@ -166,19 +197,19 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
 
     A term without links is inserted beside the words that are linked with its neighbours.
     """
-    edits, words = list[tuple[int, int, str]](), word_spans(text)
+    edits, aligned = list[tuple[int, int, str]](), _Aligned(source, text, links)
     for term in terms:
-        inside = {i for i, (a, b) in enumerate(word_spans(source)) if a < term.end and b > term.start}
-        start = end = max(begin, _beside(term.start, source, text, links))
-        if run := best_run(len(words), links, inside):
-            first, last = without_marks(text, words[run[0]][0], words[run[1]][1])
+        start = end = max(begin, _beside(term.start, aligned))
+        if run := aligned.run(aligned.inside(term.start, term.end)):
+            first, last = without_marks(text, aligned.targets[run[0]][0], aligned.targets[run[1]][1])
             # an article such as `l'` stays before a vowel
             begins = unicodedata.normalize("NFD", term.text)[:1].lower()
             elision = _ELISION.match(text, first, last) if begins in tuple("aeiouh") else None
             first = elision.end() if elision else first
             if first >= begin:
                 start, end = first, last
-                links = [(i, j) for i, j in links if not run[0] <= j <= run[1]]
+                links = [(i, j) for i, j in aligned.links if not run[0] <= j <= run[1]]
+                aligned = _Aligned(source, text, links)
         start = max([start, *(b for a, b, _ in edits if a < start < b)])
         edits.append((start, max(start, end), term.text))
     placed, position = "", 0
@@ -199,26 +230,6 @@ def _is_letter(character: str) -> bool:
 def _is_of_word(character: str) -> bool:
     """Whether a character is a letter, a digit or a combining mark; not if it is empty."""
     return character.isalnum() or (character != "" and character in MARKS)
-
-
-def best_run(count: int, links: Links, inside: set[int]) -> tuple[int, int] | None:
-    """Return the first and last target word of the run with most links to the words inside and fewest to others.
-
-    It is the run with the greatest sum (Kadane), where a link inside counts 1 and another one -1; None if no sum is
-    positive.
-    """
-    gain = [0] * count
-    for i, j in links:
-        if j < count:
-            gain[j] += 1 if i in inside else -1
-    best, run, total, first = 0, None, 0, 0
-    for j in range(count):
-        if total <= 0:
-            total, first = 0, j
-        total += gain[j]
-        if total > best:
-            best, run = total, (first, j)
-    return run
 
 
 def without_marks(text: str, start: int, end: int) -> tuple[int, int]:

@@ -23,7 +23,8 @@ $1 {{PLURAL:$1|{{PLURAL:$2|a|b}}|c}} @lang('x') @if($x) _("x") \(f(x)) \emph{x} 
 <@123> <@!12> <#C02|general> <!subteam^S1|all> <:smile:12> [/gallery] [^1] ![img](a.png) {n}% -{n} {n}px %20 !TOKEN!
 C:\Users\me\file.txt \\server\share D:/data/x ../x *.py photo.JPG https://b.org/{id} https://{host}/x localhost:8080
 git@b.org:a/c.git doi:10.1000/xyz tel:+123 a::b fe80::1%eth0 00:1B:44:11:3A:B7 978-3-16-148410-0 0x1F 192.168.0.0/24
-1.0.0-beta.2 550e8400-e29b-41d4-a716-446655440000 \x1b[0m &amp;nbsp; ⌘C §c != && :: <3 @.lower:key @:(key) f(x).y[0][1]
+1.0.0-beta.2 550e8400-e29b-41d4-a716-446655440000 \x1b[0m &amp;nbsp; ⌘C §c != && :: <3 @.lower:key
+@.lower:{'key'} @:(key) f(x).y[0][1]
 """
 _SPACED = "{date, date, short};{% name %};{{ v | filter }};{{#if x}};{user name};{ -brand };<a href='x>y'>;\\(x + 1);"
 _SPACED += '<a href="<?= x ?>">;<%= a > b %>;<?php echo $x ?>;$t(a, {"n": 1});[gallery id="1"];+39 06 1234567;'

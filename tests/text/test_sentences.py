@@ -106,3 +106,8 @@ def test_repeated_characters_take_linear_time(unit: str) -> None:
     assert "".join(sentences(text, "en")) == text
     assert "".join(part.text for part in units(read(text[:50_000]), 200, len, "en")) == text[:50_000]
     assert time.process_time() - started < 3
+
+
+def test_pairs_around_nothing_are_single_items() -> None:
+    parts = units(read("Click <i></i> now <b>or <a><i></i></a> never</b>."), 100, len, "en")
+    assert "|".join(map(str, parts)) == "Click |<i>|</i> now |<b>or |<a>|<i>|</i>|</a> never|</b>."

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -112,6 +113,13 @@ def is_nested(line: Line) -> bool:
     return True
 
 
+def test_many_pairs_take_linear_time() -> None:
+    line = read(" ".join(f"<b>word{index}</b>" for index in range(10_000)))
+    text, started = placing.text_and_places(line)[0], time.monotonic()
+    assert place(line, text, [(index, index) for index in range(10_000)]) == line
+    assert time.monotonic() - started < 10
+
+
 def test_many_nested_pairs_are_placed() -> None:
     line = read("a " + "<b>" * 3000 + "cat" + "</b>" * 3000 + " b")
     assert Counter(place(line, "x gatto y", DIAGONAL).items) == Counter(line.items)
@@ -201,6 +209,13 @@ def test_generated_character_of_items_is_left_out(translator: Translator, monkey
     generated = [Hypothesis(translator.tokenizers.target.encode("il \ufffcgatto \ufffc"), 0.0)]
     monkeypatch.setattr(translator.engine, "search", lambda sentences, *_: [generated for _ in sentences])
     assert translator.translate("the <b>cat</b>").text.replace("<b>", "").replace("</b>", "") == "il gatto"
+
+
+def test_spaces_within_a_pair_stay_around_it(translator: Translator) -> None:
+    lines = ["Use `x`<b> ba ab</b>.", "Use <b>ba </b>`x`", "`x` <b> ba</b> ab"]
+    texts = [translation.text for translation in translator.translate(lines)]
+    for text, part in zip(texts, ("`x` <b>", " `x`", "`x` "), strict=True):
+        assert part in text
 
 
 def test_each_text_between_items_is_searched_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,7 +201,8 @@ class Texts:
 
     def translation(self, line: Line, place: str) -> Line | None:
         """Return the translation of a text; None: the text stays as it is."""
-        if ICU_ARGUMENT.search(str(line)):
+        pieces = (piece if isinstance(piece, str) else "" if piece.is_markup else piece.text for piece in line.pieces())
+        if ICU_ARGUMENT.search("".join(pieces)):
             self.keep("message of ICU with a plural or select", place)
             return None
         self.entries.append((line, place))

@@ -18,13 +18,19 @@ from nmt.translation.documents.document import Texts, code_line, formed, read_te
 
 # At even indices code, at odd ones texts.
 _TEXT = re.compile(r"<w:t(?: [^>]*)?>([^<]*)</w:t>")
+# Text that a tracked change has moved to another place.
+_MOVED = re.compile(r"<w:moveFrom .*?</w:moveFrom>", re.DOTALL)
 # Invisible code that divides texts of the same formatting: attributes of revisions, proofreading, layout.
 _INVISIBLE = re.compile(r"(?<=<w:r) [^>]*\"(?=>)|<w:(?:proofErr|lastRenderedPageBreak|lang|noProof)\b[^>]*/>")
 # Elements around runs; the begin and the end of a run, whose properties may contain previous ones.
 _AROUND = re.compile(r"</?w:(?:hyperlink|ins|moveTo|smartTag)(?: [^>]*\")?>")
 _RUN = re.compile(r"<w:r>(?:<w:rPr>.*?</w:rPr>(?!</w:rPrChange>))?|</w:r>")
+_PARAGRAPHS = ".//w:p[not(ancestor::w:p)][.//w:t[not(ancestor::w:moveFrom)]/text()]"
 _MOST_UNPACKED = 1 << 25  # bytes: an archive of some kilobytes may unpack to gigabytes
-_EMPTY = re.compile(r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>|<w:(hyperlink|ins)\b[^>]*></w:\1>")
+_EMPTY = re.compile(
+    r"<w:r>(?:<w:rPr>(?:(?!</w:r>|</w:rPr><[^/]).)*</w:rPr>)?</w:r>"
+    r"|<w:(hyperlink|ins|moveTo|smartTag)\b[^>]*></w:\1>"
+)
 # The parts of a link between which a text was divided.
 _DIVIDED = re.compile(r"(<w:hyperlink\b[^>]*>)((?:(?!</?w:hyperlink\b).)*)</w:hyperlink>\1")
 
@@ -39,7 +45,7 @@ def write_docx(data: bytes, name: str, texts: Texts) -> bytes:
         document = open_docx(BytesIO(data))
         for part in document.part.package.iter_parts():
             if part.content_type.endswith(("document.main+xml", "header+xml", "footer+xml")):
-                for i, paragraph in enumerate(part.element.xpath(".//w:p[not(ancestor::w:p)][.//w:t/text()]"), start=1):
+                for i, paragraph in enumerate(part.element.xpath(_PARAGRAPHS), start=1):
                     _translate_paragraph(paragraph, texts, f"paragraph {i:,} of {part.partname.filename}")
             elif b"</w:t>" in part.blob:
                 texts.keep("part with notes or comments", part.partname.filename)
@@ -54,6 +60,7 @@ def write_docx(data: bytes, name: str, texts: Texts) -> bytes:
 def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) -> None:
     """Translate a paragraph; a form is the tags before a text and the tags after it."""
     raw = _INVISIBLE.sub("", etree.tostring(paragraph, encoding=str, with_tail=False)).replace("<w:rPr></w:rPr>", "")
+    raw = _MOVED.sub(lambda moved: re.sub(r"(</?w:)t(?=[ >])", r"\1movedText", moved[0]), raw)
     (head, *parts, tail), around, properties = _TEXT.split(raw), "", ""
     spans, sizes, lines = list[tuple[str, tuple[str, str], str]](), Counter[tuple[str, str]](), list[Line]()
     for code, text in zip([head, *parts[1::2]], parts[::2], strict=True):
@@ -81,4 +88,4 @@ def _translate_paragraph(paragraph: etree._Element, texts: Texts, place: str) ->
         xml, divided = _EMPTY.sub("", _EMPTY.sub("", xml)), 1
         while divided:
             xml, divided = _DIVIDED.subn(r"\1\2", xml)
-        paragraph[:] = etree.fromstring(xml)[:]
+        paragraph[:] = etree.fromstring(xml.replace("w:movedText", "w:t"))[:]

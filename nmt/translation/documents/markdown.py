@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import normalizeReference
 
 from nmt.text.items import Item, Line, joined, read
+from nmt.text.languages import UNSPACED_TEXT
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
@@ -25,16 +26,21 @@ _MATHEMATICS = (
     r"|\\begin\{[^{}]*\}(?s:.{1,3000}?)\\end\{[^{}]*\}"
     r"|(?<![\w$\\])\$(?![\s$])(?:[^$\\\n]|\\.)+(?<!\s)\$(?![\w$])"
 )
+# Underscores and asterisks in an address are no emphasis.
+_URL = rf"https?://(?:[^\s<>()\[\]|`\\{UNSPACED_TEXT}]|\([^\s<>()\[\]|`]*\)|\\(?=\S))*(?<![_*~.,;:!?'\"])"
 _CODE = re.compile(
     rf"((?<!`)(`+)(?!`)(?s:.+?)(?<!`)\2(?!`)|{_MATHEMATICS}"
+    rf"|\({_URL}\)|\"{_URL}\"|(?<!\w){_URL}"
     r"|\[(?:\^[^][]*|[ xX])\]:?(?!\()"
-    rf"|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
+    rf"|\[\[[^][]*\]\](?![(\[])|!\[[^][]*\]{_DESTINATION}|!?\[|\]{_DESTINATION}"
     r"|<[^<>\s][^<>]*>|\\[^\w\s]|(?<!\w)(?:\w*+\\_)++\w*+"
     r"|\*++(?=\S)|(?<=\S)\*++|~~|(?<!\w)_++(?=\S)|(?<=\S)_++(?!\w)|(?:\\|(?<! ) {2,})\n)"
 )
-# Lines of dialects that are no part of a paragraph: containers, admonitions, templates; and the mark of a definition
-# or a note.
-_DIRECTIVE = re.compile(r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?|\[!\w+\]).*|\{(?:[%{].*[%}]|:.*)\})[ \t]*")
+# Lines of dialects that are no part of a paragraph: containers, admonitions, templates, imports; and the mark of a
+# definition or a note.
+_DIRECTIVE = re.compile(
+    r"[ \t>]*(?::{3,}.*|(?:!!!|\?\?\?|\[!\w+\]).*|\{(?:[%{].*[%}]|:.*)\}|import .+ from [\"'][^\"']+[\"'];?)[ \t]*"
+)
 _DEFINITION = re.compile(r"(?:\[\^[^][]+\])?:[ \t]+")
 
 
@@ -66,7 +72,12 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
             start, end = spans[0][0], spans[-1][1]
             labels = environment.get("references", {})
             paragraph = _line("\n".join(text[first:last] for first, last in spans), labels)
-            yield start, end, texts.replaced(text[start:end], paragraph, content.place(start))
+            between = text[spans[0][1] : spans[1][0]] if len(spans) > 1 else ""  # line end and mark of a quote
+
+            def form(line: Line, between: str = between) -> str:
+                return str(line).replace("\n", between)
+
+            yield start, end, texts.replaced(text[start:end], paragraph, content.place(start), form)
 
 
 @cache

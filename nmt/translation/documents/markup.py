@@ -9,17 +9,21 @@ from functools import partial
 from html import escape, unescape
 from typing import NamedTuple
 
-from nmt.text.items import Item, Line, Role, joined, read
+from nmt.text.content import ICU_ARGUMENT
+from nmt.text.items import SCRIPT, Item, Line, Role, joined, read
 from nmt.text.languages import primary_code
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line, formed, read_coded
 from nmt.translation.documents.xliff import parsed_xml
 
+# Code of servers and templates, in which signs are no entities.
+_TEMPLATE = rf"{SCRIPT}|\{{[{{%#!][^{{}}]*[}}%#!]\}}|\[%[^][]*%\]"
+_QUOTED = "|".join(rf"{quote}(?:[^{quote}<{{\[]++|{_TEMPLATE}|[<{{\[])*+{quote}" for quote in "\"'")
 # A comment, a tag, the start of a damaged one, the ends of CDATA, a space that stays since it is not between words.
 _CODE = re.compile(
     r"<!--(?s:.*?)(?:-->|\Z)|<%(?s:.*?)(?:%>|\Z)|<\?(?s:.*?)(?:\?>|\Z)|<!\[CDATA\[|\]\]>|&shy;|&(?:nbsp|#160);(?!(?<=[^\s>;].{6})\w)"
-    r"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>|<[A-Za-z/!?%][^<>]*>?"
+    rf"|<(?P<closes>/?)(?P<name>[A-Za-z][^\s/<>]*)(?:{_TEMPLATE}|[^<>\"']|{_QUOTED})*+>|<[A-Za-z/!?%][^<>]*>?"
 )
-_ATTRIBUTE = re.compile(r"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>=`]+)")
+_ATTRIBUTE = re.compile(rf"(?<![^\s\"'/])([^\s=/\"'<>]++)\s*+=\s*({_QUOTED}|[^\s\"'<>=`]+)")
 _ATTRIBUTES = {"alt", "title", "placeholder", "aria-label", "label"}
 # Further attributes that are text, and the tags in which they are.
 _TEXT_TAGS = {
@@ -98,7 +102,7 @@ def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
             continue
         raw = content.text[run[0].start : run[-1].end] if run else ""
         same = "".join(tags.get(part, part) for part in (content.text[segment.start : segment.end] for segment in run))
-        if line := _line(content.text, run, lambda text: read(unescape(text))):
+        if line := _line(content.text, run, lambda text: read(_outside_templates(unescape, text))):
             start = run[0].start + len(raw) - len(raw.lstrip())
             replacement = texts.replaced(same.strip(), line, content.place(start), partial(_formed, tags=tags))
             yield start, start + len(raw.strip()), replacement
@@ -110,16 +114,21 @@ def read_html(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 
 def _line(text: str, run: Sequence[_Piece], read_part: Callable[[str], Line]) -> Line | None:
-    """Return the text of pieces; None if it has no letter."""
+    """Return the text of pieces; None if it has no letter, and is no message of ICU."""
     parts = (piece.item or re.sub(r"\s+", " ", text[piece.start : piece.end]) for piece in run)
     line = joined(read_part(part) if isinstance(part, str) else code_line(part) for part in parts)
-    return line._replace(text=line.text.strip()) if any(map(str.isalpha, line.text)) else None
+    is_text = any(map(str.isalpha, line.text)) or ICU_ARGUMENT.search(str(line))
+    return line._replace(text=line.text.strip()) if is_text else None
 
 
 def _formed(line: Line, tags: dict[str, str]) -> str:
     """Return a translation as HTML, in which tags may have changed."""
     items = tuple(item._replace(text=tags.get(item.text, item.text)) for item in line.items)
-    return formed(line._replace(items=items), partial(escape, quote=False))
+    return formed(line._replace(items=items), partial(_outside_templates, partial(escape, quote=False)))
+
+
+def _outside_templates(change: Callable[[str], str], text: str) -> str:
+    return "".join(part if index % 2 else change(part) for index, part in enumerate(re.split(f"({_TEMPLATE})", text)))
 
 
 def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> str:
@@ -131,9 +140,10 @@ def _with_attributes(content: Content, texts: Texts, start: int, tag: str) -> st
         if name.lower() not in names:
             return match[0]
         quote = value[0] if value[0] in "\"'" else ""
-        line, around = read(unescape(value.strip(quote or None))), quote or '"'
+        line, around = read(_outside_templates(unescape, value.strip(quote or None))), quote or '"'
         place = content.place(start + match.start(2))
-        replacement = texts.replaced(value, line, place, lambda line: f"{around}{escape(str(line))}{around}")
+        form = partial(_outside_templates, escape)
+        replacement = texts.replaced(value, line, place, lambda line: f"{around}{form(str(line))}{around}")
         return match[0].removesuffix(value) + replacement
 
     return _ATTRIBUTE.sub(replaced, tag)
@@ -143,7 +153,7 @@ _RESOURCES = {"resources", "string", "string-array", "plurals", "item", "style",
 _UNTRANSLATABLE = re.compile(r"\stranslatable\s*=\s*[\"']false")
 _STRING_ITEM = re.compile(r"\stype\s*=\s*[\"']string[\"']")
 # A reference to another resource is no text.
-_REFERENCE = re.compile(r"\s*[@?][\w.:]+/[\w.]+\s*")
+_REFERENCE = re.compile(r"[@?][\w.:]+/[\w.]+")
 # Escapes, quotes around a text, which keep its spaces, and entities that the file declares.
 _ANDROID_CODE = re.compile(
     r"(\\u[\dA-Fa-f]{4}|\\[^\"'&\\]|\\\\|(?<!\\)(?:\"|&quot;)|&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z_][\w.-]*;)"
@@ -162,14 +172,15 @@ def read_android(content: Content, texts: Texts) -> Iterator[Replacement]:
             run.append(piece)
             continue
         is_xml = not any(part.item and part.item.text == "<![CDATA[" for part in run)
-        start, end = (run[0].start, run[-1].end) if run else (0, 0)
-        is_text = is_text and not _REFERENCE.fullmatch(content.text, start, end)
+        raw, start = content.text[run[0].start : run[-1].end] if run else "", run[0].start if run else 0
+        start, raw = start + len(raw) - len(raw.lstrip()), raw.strip()
+        is_text = is_text and not _REFERENCE.fullmatch(raw)
         if is_text and (line := _line(content.text, run, partial(_android_text, is_xml=is_xml))):
             form = partial(formed, escape=partial(_android_escaped, is_xml=is_xml))
-            yield start, end, texts.replaced(content.text[start:end], line, content.place(start), form)
+            yield start, start + len(raw), texts.replaced(raw, line, content.place(start), form)
         tag, is_opening, run = piece.item.text, piece.item.role == "opening", []
-        if is_opening and piece.element != "item":
-            parent = "" if _UNTRANSLATABLE.search(tag) else piece.element
+        if piece.element != "item":
+            parent = piece.element if is_opening and not _UNTRANSLATABLE.search(tag) else ""
         is_string = piece.element == "item" and (parent in ("string-array", "plurals") or _STRING_ITEM.search(tag))
         is_text = is_opening and not _UNTRANSLATABLE.search(tag) and (piece.element == "string" or bool(is_string))
 
@@ -182,4 +193,4 @@ def _android_text(text: str, is_xml: bool) -> Line:
 
 
 def _android_escaped(text: str, is_xml: bool) -> str:
-    return re.sub(r"([\"'])", r"\\\1", escape(text, quote=False) if is_xml else text)
+    return re.sub(r"([\"'\\])", r"\\\1", escape(text, quote=False) if is_xml else text)

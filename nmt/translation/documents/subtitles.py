@@ -22,7 +22,7 @@ _LIKE_TIMES = re.compile(rf"\s*{_SRT_MOMENT}\s*[-–—=]*>+\s*{_SRT_MOMENT}")
 _SMALL = "".join(filter(str.islower, map(chr, range(0x250))))  # letters of Latin, also with accents
 # Tags, and the dash of another speaker in the line; between spaces, one before a small letter divides a sentence.
 _TAG = re.compile(
-    r"(</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}|(?<=[.!?…\"”])\s+[-–—](?=[^\W\d])"
+    r"(<rt>[^<>]*</rt>|</?[A-Za-z][^<>]*>|<[\d:.]+>|\{\\[^{}]*\}|(?<=[.!?…\"”])\s+[-–—](?=[^\W\d])"
     rf"|(?<=[.!?…])\s+[-–—]\s+(?=[\"'“‘«¿¡]?[^\W\d_{_SMALL}]))"
 )
 _DASH = r"(?:[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))|(?:>>+|[♪♫]+)\s*(?=\S))"

@@ -83,3 +83,18 @@ def test_a_link_with_a_field_stays_one_link() -> None:
     assert [one.text for one in made.xpath(".//w:t")] == ["THE CAT", "3"]
     kinds = [one.get(one.nsmap["w"].join("{}") + "fldCharType") for one in found.xpath(".//w:fldChar")]
     assert kinds == ["begin", "separate", "end"]
+
+
+def test_moved_text_is_translated_once_and_no_empty_element_is_left() -> None:
+    document = docx.Document()
+    space = f'xmlns:w="{document.element.nsmap["w"]}"'
+    for part in ("<w:moveFrom {}>{}</w:moveFrom>", "<w:moveTo {}>{}</w:moveTo>", "<w:smartTag {}>{}</w:smartTag>"):
+        runs = docx.oxml.parse_xml(part.format(f'{space} w:id="1"', "<w:r><w:t>the cat</w:t></w:r>"))
+        document.add_paragraph("moved")._p.append(runs)
+    document.paragraphs[0]._p.remove(document.paragraphs[0].runs[0]._r)
+    document.paragraphs[1]._p.insert(0, document.paragraphs[0]._p[-1])
+    made = docx.Document(BytesIO(translated(read("docx", saved(document)))))
+    assert [[one.text for one in one._p.xpath(".//w:t")] for one in made.paragraphs] == [
+        [], ["the cat", "MOVED", "THE CAT"], ["MOVED", "THE CAT"],
+    ]  # fmt: skip
+    assert [len(made.element.xpath(f".//w:{name}")) for name in ("moveFrom", "moveTo", "smartTag")] == [1, 1, 1]

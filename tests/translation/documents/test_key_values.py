@@ -86,3 +86,8 @@ def test_quoted_braces_of_messages_of_java_stay_and_other_apostrophes_are_double
 @pytest.mark.parametrize(("format_", "text"), [("properties", "a=One\\tTwo"), ("strings", '"a" = "One\\tTwo";')])
 def test_tabs_inside_a_text_stay(format_: str, text: str) -> None:
     assert translated(read(format_, text)).decode() == text.replace("One", "ONE").replace("Two", "TWO")
+
+
+def test_lines_of_properties_may_end_at_a_carriage_return() -> None:
+    text = "# one\ra=One\r!two\r\r  b=Two\r"
+    assert translated(read("properties", text)).decode() == text.replace("One", "ONE").replace("Two", "TWO")

@@ -125,3 +125,30 @@ def test_mathematics_that_is_not_closed_takes_linear_time() -> None:
         assert translated(read("markdown", part * 20_000), str).decode() == part * 20_000
     (paragraph, _), *_ = read("markdown", r"Let \(a \[b\] and \(c\) be.").texts.entries
     assert [item.text for item in paragraph.items] == ["\\(", r"\[b\]", r"\(c\)"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://b.org/_a/page",
+        "https://b.org/A_(b)",
+        "https://b.org/__b__/c.js",
+        "http://b.org/*/b*_c",
+        '"http://b.org/_c"',
+    ],
+)
+def test_underscores_and_asterisks_in_an_address_are_no_emphasis(url: str) -> None:
+    text = f"See {url}, or (*{url}*). _It_ is.\n"
+    expected = f"SEE {url}, OR (*{url}*). _IT_ IS.\n"
+    assert translated(read("markdown", text)).decode() == expected
+
+
+def test_hard_line_breaks_are_written_as_in_the_file() -> None:
+    text = "> One  \r\n> two\\\r\n> three\r\n\r\n* One  \r\n  two\r\n"
+    assert translated(read("markdown", text)).decode() == text.upper()
+
+
+def test_links_of_wikis_and_imports_stay() -> None:
+    text = 'import Tabs from "@theme/Tabs";\n\nSee [[The page|a page]] and [[1]](#a).\n\n\\newpage\n'
+    expected = text.replace("See", "SEE").replace(" and ", " AND ")
+    assert translated(read("markdown", text)).decode() == expected

@@ -194,3 +194,52 @@ def test_elements_in_a_third_language_stay_and_text_areas_have_attributes() -> N
     assert texts(document) == ["Yes", "Your name"]
     assert translated(document).decode() == page.replace("Yes", "YES").replace("Your name", "YOUR NAME")
     assert texts(html_document(page)) == ["Non", "Yes", "Your name"]  # for any languages
+
+
+@pytest.mark.parametrize(
+    "code", ["{% if a > 0 and b < 3 %}", '{{ a|default("b & c") }}', "{{> a}}", "{{ a && b }}", "[% IF a > b %]"]
+)
+def test_code_of_templates_has_no_entities(code: str) -> None:
+    text = f"<p>{code}Hello &amp; {code} bye</p><a title='{code} hello'></a>\n"
+    expected = text.replace("H", "h").replace("hello", "HELLO").replace(" bye", " BYE")
+    assert translated(read("html", text)).decode() == expected
+
+
+def test_items_of_other_types_than_string_stay() -> None:
+    text = (
+        '<resources><plurals name="a"><item quantity="one">One file</item></plurals>\n'
+        '<item type="dimen" name="b">16dp</item><string name="c">\n    Two\n  lines\n</string></resources>\n'
+    )
+    assert texts(read("android", text)) == ["One file", "Two lines"]
+    expected = text.replace("One file", "ONE FILE").replace("Two\n  lines", "TWO LINES")
+    assert translated(read("android", text)).decode() == expected
+    assert b"<item>a\\\\ B" in translated(
+        read("android", '<resources><string-array name="a"><item>a b</item></string-array></resources>'),
+        lambda text: "a\\ B",
+    )
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [("html", "<p>{}</p>"), ("android", '<resources><string name="a">{}</string></resources>')],
+)
+def test_messages_of_icu_are_named(format_: str, text: str) -> None:
+    document = read(format_, text.format("{n, plural, one {a} other {b}}"))
+    assert document.texts.kept == {"message of ICU with a plural or select": ["line 1"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("""<p class="<?php echo "a>b"; ?>">Hello""", "Hello"), ("""<option <?= $a->b ?> value="a">Hello""", "Hello"),
+        ("""<p {% if a > b %}id="a b"{% endif %}>Hello""", "Hello"), ("""<a alt='<% a > b %> hello'></a>""", "hello"),
+        ("""<a title="<?= $t ?> hello"></a>""", "hello"), ("""<a id="{{b"> hello</a>""", "hello"),
+    ],
+)  # fmt: skip
+def test_code_of_servers_within_tags_stays(text: str, expected: str) -> None:
+    assert translated(read("html", text)).decode() == text.replace(expected, expected.upper())
+
+
+def test_code_that_is_not_closed_takes_linear_time() -> None:
+    for part in ("{{", "<?", "{% ", '<p a="<?', '<p a="{{', '<p a="{{ x }}', "<p a='[% "):
+        assert translated(read("html", part * 20_000), str).decode() == part * 20_000

@@ -153,3 +153,8 @@ def test_a_dash_behind_a_full_stop_is_that_of_another_speaker(cue: str, expected
     document = read("srt", f"1\n00:00:01,000 --> 00:00:02,500\n{cue}\n")
     assert [line.text.replace("\ufffc", "#") for line, _ in document.texts.entries] == [expected]
     assert translated(document).decode().endswith(f"\n{cue.upper()}\n")
+
+
+def test_pronunciation_stays() -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>cat<rt>not this</rt></ruby> here\n"
+    assert translated(read("vtt", text)).decode() == text.replace("cat", "CAT").replace("here", "HERE")

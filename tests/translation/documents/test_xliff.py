@@ -183,3 +183,13 @@ def test_unit_without_source_is_named_and_stays() -> None:
 def test_damaged_file_is_an_error_with_its_line(text: str, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         read(text)
+
+
+def test_text_beside_the_code_of_an_icu_message_is_translated() -> None:
+    """As Angular writes a message inside a text."""
+    code = '<x id="ICU" equiv-text="{n, plural, =0 {none} other {some}}"/>'
+    units = (
+        f"<trans-unit><source>{text} by {code}</source></trans-unit>" for text in ("Updated", "{n, plural, other {a}}")
+    )
+    document = read(f"<xliff>{''.join(units)}</xliff>")
+    assert (texts(document), len(document.texts.kept)) == ([f"Updated by {code}"], 1)
