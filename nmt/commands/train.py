@@ -13,14 +13,12 @@ from nmt.batching.batch_stream import BatchStream
 from nmt.commands.prepare import prepare
 from nmt.config import Recipe, load_recipe
 from nmt.config.section import SettingError
-from nmt.decoding.alignment import best_heads
-from nmt.decoding.options import SearchOptions
 from nmt.errors import DataError, NMTError
 from nmt.evaluation.metrics import make_scorer
 from nmt.kernels.device import check_machine, choose_device, oom_explained, set_threads
 from nmt.kernels.machine import reuse_freed_ram
 from nmt.model.checkpoint import load_model, write_settings
-from nmt.model.stored import AlignmentHeads, read_configuration
+from nmt.model.stored import read_configuration
 from nmt.report.run_records import read_test_scores, score_name
 from nmt.system import distributed
 from nmt.system.console import Console, counted
@@ -36,8 +34,7 @@ from nmt.training.progress import RUN
 from nmt.training.resume import changed_environment, check_may_continue, check_run_directory, check_same_text
 from nmt.training.run import RunDirectory
 from nmt.training.trial import choose_settings, estimate
-from nmt.training.validation import ScoredText, evaluate, validation_texts
-from nmt.translation.translator import Translator
+from nmt.training.validation import ScoredText, evaluate
 
 # Link in the current directory to the last trained run, the default model of `nmt translate`.
 LATEST, BOARDS = Path("runs/latest"), Path("runs/tensorboard")
@@ -84,9 +81,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             if scored:
                 print_scores(run, console)
             elif signal is None:
-                with console.status("measuring which attention heads align words"):
-                    alignment = measured_alignment(recipe, corpus, run)
-                on_rank_zero(lambda: write_settings(run.best, training.loaded.decode, alignment))
+                on_rank_zero(lambda: write_settings(run.best, training.loaded.decode))
                 if tests:
                     evaluate_tests(recipe, tests, run, console)
         return reason, signal
@@ -212,24 +207,6 @@ def doubtful_settings(recipe: Recipe, corpus: PreparedCorpus) -> Iterator[str]:
     if train.schedule.warmup >= steps:
         of_all = f"none of the about {steps:,.0f} training steps at the full rate"
         yield f"train.schedule.warmup: {train.schedule.warmup:,} steps of warm-up leave {of_all}; set it lower"
-
-
-def measured_alignment(recipe: Recipe, corpus: PreparedCorpus, run: RunDirectory) -> AlignmentHeads | None:
-    """Return which attention heads of the best checkpoint align the words of the validation text best. Collective."""
-    if corpus.valid is None:
-        return None
-    translator = Translator.load(run.best, **{**recipe.runtime.model_dump(), "precision": "fp32"})
-    source, target = translator.tokenizers.source, translator.tokenizers.target
-    encoded, tags = [], 0
-    for text in validation_texts(recipe, corpus):
-        before = source.tag_ids([translator.languages.target_tag(text.language)])
-        encoded += [
-            ([*before, *source.encode(line)], target.encode(reference))
-            for line, reference in zip(text.sources, text.references, strict=True)
-        ]
-        tags = len(before)
-    budget = SearchOptions.from_settings(translator.models[0].decode).batch_tokens
-    return best_heads(translator.engine, translator.models[0].settings, encoded, budget, tags)
 
 
 def is_scored(recipe: Recipe, run: RunDirectory, tests: Sequence[ScoredText]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt.decoding.batches import balanced_batches, in_batches, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.results import Forced, Head, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
+from nmt.decoding.results import Forced, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
 from nmt.kernels.native import ENCODER_ROWS, NativeModel
 from nmt.kernels.native_search import ACTIVE_HYPOTHESES, SearchBatch, search
 from nmt.text.tokenizer import EOS
@@ -50,8 +50,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
-        """Return the log-probabilities of given translations, and the attention of these heads, by the first model.
+    def force(self, pairs: Sequence[Pair], budget: int, with_attention: bool = False) -> list[Forced]:
+        """Return the log-probabilities of given translations, and attention to their sources, by the first model.
 
         This is forced decoding: the decoder reads the given tokens in place of those that a search generates.
 
@@ -101,13 +101,13 @@ class NativeEngine(Engine):
         columns = search(self._models, search_batch, (options.width, options.n_best), options.rules(max(limits)))
         return [hypotheses(*columns_of_sentence, options) for columns_of_sentence in zip(*columns, strict=True)]
 
-    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+    def force(self, pairs: Sequence[Pair], budget: int, with_attention: bool = False) -> list[Forced]:
         """Return log-probabilities and attention, see `Engine.force`."""
         batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], min(budget, ENCODER_ROWS))
 
         def force(batch: Sequence[Pair]) -> list[Forced]:
             pairs_with_eos = [([*source, EOS], [*target, EOS]) for source, target in batch]
-            return [Forced(*result) for result in self._models[0].force(pairs_with_eos, heads)]
+            return [Forced(*result) for result in self._models[0].force(pairs_with_eos, with_attention)]
 
         return in_batches(pairs, batches, force, self._run, partial(pair_too_long, "RAM"))
 
@@ -133,7 +133,7 @@ class ForceRequest(NamedTuple):
 
     pairs: Sequence[Pair]
     budget: int
-    heads: Sequence[Head]
+    with_attention: bool
 
 
 class RemoteEngine(Engine):
@@ -153,9 +153,9 @@ class RemoteEngine(Engine):
         hypotheses: list[list[Hypothesis]] = self._call(SearchRequest(sentences, options, prefixes))
         return hypotheses
 
-    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+    def force(self, pairs: Sequence[Pair], budget: int, with_attention: bool = False) -> list[Forced]:
         """Return log-probabilities and attention."""
         if not pairs:
             return []
-        forced: list[Forced] = self._call(ForceRequest(pairs, budget, heads))
+        forced: list[Forced] = self._call(ForceRequest(pairs, budget, with_attention))
         return forced

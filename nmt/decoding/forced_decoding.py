@@ -1,6 +1,6 @@
 """Forced decoding in torch: log-probabilities of given translations, and the attention of the decoder to their source.
 
-B sentences, S source length, T target length, both with `</s>`; D width, H heads, C chosen heads, N target rows.
+B sentences, S source length, T target length, both with `</s>`; D width, H heads, N target rows.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.batching.batch import assemble
-from nmt.decoding.results import Forced, Head, Pair
+from nmt.decoding.results import Forced, Pair
 from nmt.model.transformer import Transformer
 from nmt.text.prepared import Sentences
 
@@ -19,21 +19,19 @@ _ROWS = 1024  # target tokens whose logits over the whole vocabulary are in memo
 
 
 @torch.inference_mode()
-def force(model: Transformer, heads: Sequence[Head], pairs: Sequence[Pair]) -> list[Forced]:
-    """Return the log-probabilities of a batch of pairs, and the attention of these heads."""
+def force(model: Transformer, with_attention: bool, pairs: Sequence[Pair]) -> list[Forced]:
+    """Return the log-probabilities of a batch of pairs, and the mean of all heads' attention to the source."""
     batch = assemble([(Sentences.of([source for source, _ in pairs]), Sentences.of([target for _, target in pairs]))])
     batch = batch.copied(model.kernels.to_device)
     source, target = batch.source, batch.target
-    attention = {layer: list[Tensor]() for layer, _ in heads}
-    layer_weights = [(None, attention.get(layer)) for layer in range(len(model.decoder))]
-    hidden = model.decode(target, model.encode(source), source, layer_weights)
+    of_layers = [list[Tensor]() if with_attention else None for _ in model.decoder]  # (B, H, T, S) of each layer
+    hidden = model.decode(target, model.encode(source), source, [(None, weights) for weights in of_layers])
     row_log_probs = _log_probs(model, hidden, batch.labels.long()).tolist()
-    weights = np.zeros((len(heads), *target.shape, source.longest), np.float32)  # (C, B, T, S)
-    for index, (layer, head) in enumerate(heads):
-        weights[index] = attention[layer][0][:, head].float().cpu().numpy()
+    means = [weights[0].float().mean(1) for weights in of_layers if weights]
+    mean = torch.stack(means).mean(0).cpu().numpy() if means else np.zeros((len(pairs), 0, source.longest), np.float32)
     rows = zip(pairwise(target.offsets.tolist()), source.lengths.tolist(), strict=True)
     return [
-        Forced(row_log_probs[start:end], weights[:, number, : end - start, :length].copy())
+        Forced(row_log_probs[start:end], mean[number, : end - start, :length].copy())
         for number, ((start, end), length) in enumerate(rows)
     ]
 

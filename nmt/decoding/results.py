@@ -1,6 +1,6 @@
 """The results of a search, and those of forced decoding, which computes given translations.
 
-T target tokens and S source tokens, with `</s>`; C heads.
+T target tokens and S source tokens, with `</s>`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from nmt.errors import ModelError
 from nmt.kernels.constant_products import Floats
 
 Pair = tuple[Sequence[int], Sequence[int]]  # source ids and target ids, both without `</s>`
-Head = tuple[int, int]  # a head of the attention from decoder to source: layer and head, both from 0
 
 
 class Hypothesis(NamedTuple):
@@ -50,8 +49,9 @@ class Forced:
     """Log-probabilities and attention of a model for a given translation."""
 
     token_log_probs: list[float]  # T natural logarithms: the last is that of `</s>`
-    # (C, T, S): row t is the attention while the model predicts token t, from `<s>` and the t tokens before it; the
-    # last row is that of `</s>`, the last column the source's `</s>`. Each row sums to 1.
+    # (T, S), the mean of all heads, or (0, S) if it was not requested: row t is the attention while the model predicts
+    # token t, from `<s>` and the t tokens before it; the last row is that of `</s>`, the last column that of the
+    # source's `</s>`. Each row sums to 1.
     attention: Floats
 
 

@@ -16,7 +16,7 @@ from nmt.decoding.batches import balanced_batches, in_batches, in_threads, lengt
 from nmt.decoding.engine import Engine, ForceRequest, Ids, RemoteEngine
 from nmt.decoding.forced_decoding import force
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.results import Forced, Head, Hypothesis, Pair, pair_too_long, sentence_too_long
+from nmt.decoding.results import Forced, Hypothesis, Pair, pair_too_long, sentence_too_long
 from nmt.decoding.search import Models, search
 from nmt.errors import ConfigError
 from nmt.kernels.device import kernels_for, precision_for, release_cached_blocks
@@ -95,12 +95,12 @@ class TorchEngine(Engine):
         too_long = partial(sentence_too_long, options.width, f"the memory of {self.kernels.device}")
         return in_batches(items, batches, function, self.run, too_long, self._release_memory)
 
-    def force(self, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+    def force(self, pairs: Sequence[Pair], budget: int, with_attention: bool = False) -> list[Forced]:
         """Return log-probabilities and attention of the first model, see `Engine.force`."""
         assert not self.models[0].training, "dropout would change the probabilities"
         batches = length_batches([max(map(len, pair)) + 1 for pair in pairs], budget)
         too_long = partial(pair_too_long, f"the memory of {self.kernels.device}")
-        function = partial(force, self.models[0], heads)
+        function = partial(force, self.models[0], with_attention)
         return in_batches(pairs, batches, function, self.run, too_long, self._release_memory)
 
     def run(self, function: Callable[[Batch], Result], batches: Sequence[Batch]) -> list[Result]:

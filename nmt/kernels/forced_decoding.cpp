@@ -5,8 +5,7 @@ struct Pairs {
     const long *source_ids, *source_offsets;            // with </s>; (pairs + 1) first row of each, and their number
     const long *target_ids, *labels, *target_offsets;  // <s> and the target; the target and </s>; as above
     long count;
-    const long *heads, heads_count;                     // see `Source`
-    float *log_probs, *weights;                         // of all labels
+    float *log_probs, *weights;                         // of all labels; see `Source`
 };
 
 extern "C" long force(const Model& m, const Pairs& p) {
@@ -19,8 +18,7 @@ extern "C" long force(const Model& m, const Pairs& p) {
             m.encoder, embed(m.source, m.encoder, p.source_ids, p.source_offsets, p.count, memory.numbers),
             memory.numbers, nullptr
         );
-        const Source source = {memory.numbers, m.key_values, keys_values.numbers, p.source_offsets,
-                               p.heads, p.heads_count, p.weights};
+        const Source source = {memory.numbers, m.key_values, keys_values.numbers, p.source_offsets, p.weights};
         pass_rows(
             m.decoder, embed(m.target, m.decoder, p.target_ids, p.target_offsets, p.count, hidden.numbers),
             hidden.numbers, &source

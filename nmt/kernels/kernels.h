@@ -237,8 +237,7 @@ struct Source {  // what targets attend to in forced decoding
     const Product* const* key_values;  // of each layer, from memory
     float* keys_values;                // (rows of sources, 2 * dim) of one layer
     const long* offsets;
-    const long *heads, count;  // (count, 2): the layer and the head of the weights to write
-    float* weights;            // of each pair (count, rows of the target, rows of the source)
+    float* weights;  // of each pair (rows of the target, rows of the source): the mean of all heads is added; or none
 };
 
 // Replace the embeddings x (rows, dim) of sources by memory, or, with a source, those of targets by hidden states.

@@ -184,22 +184,20 @@ static void decode(
     s.end();
 }
 
-// Weights of the chosen heads of a layer, from queries, keys, and log(sum(exp)) of the scores.
-static void write_weights(const Source& source, const RowsAttention& a, long layer) {
+// Add the weights of all heads of a layer, from queries, keys, and log(sum(exp)) of the scores, times a factor.
+static void add_weights(const Source& source, const RowsAttention& a, float factor) {
     const float scale = 1 / std::sqrt((float)a.width);
     float* to = source.weights;
     for (long pair = 0; pair < a.sentences; pair++) {
-        const long first = a.query_offsets[pair], end = a.query_offsets[pair + 1];
         const long keys = a.key_offsets[pair + 1] - a.key_offsets[pair];
-        for (long i = 0; i < source.count; i++, to += (end - first) * keys) {
-            const long head = source.heads[2 * i + 1];
-            for (long row = first; source.heads[2 * i] == layer && row < end; row++) {
+        for (long row = a.query_offsets[pair]; row < a.query_offsets[pair + 1]; row++, to += keys) {
+            for (long head = 0; head < a.heads; head++) {
                 const float* query = (float*)a.queries + row * a.query_stride + head * a.width;
                 const float* key = (float*)a.keys + a.key_offsets[pair] * a.key_stride + head * a.width;
                 for (long j = 0; j < keys; j++, key += a.key_stride) {
                     float sum = 0;
                     for (long k = 0; k < a.width; k++) sum += query[k] * key[k];
-                    to[(row - first) * keys + j] = exponential(sum * scale - a.logsumexp[row * a.heads + head]);
+                    to[j] += factor * exponential(sum * scale - a.logsumexp[row * a.heads + head]);
                 }
             }
         }
@@ -238,7 +236,7 @@ void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, con
                 product.multiply(source->keys_values, source->memory, count);
                 s.multiply(l.query, input, s.wide);
                 attend_rows(cross);
-                write_weights(*source, cross, layer);
+                if (source->weights) add_weights(*source, cross, 1.0f / (stack.count * stack.heads));
                 s.multiply(l.source_output, s.attended, s.y);
             });
         s.feed_forward(l);

@@ -131,8 +131,7 @@ class ModelArguments(ctypes.Structure):
 class _Pairs(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("source_ids", "source_offsets", "target_ids", "labels", "target_offsets")),
-        *(("count", _LONG), ("heads", _POINTER), ("heads_count", _LONG)),
-        *((name, _POINTER) for name in ("log_probs", "weights")),
+        *(("count", _LONG), ("log_probs", _POINTER), ("weights", _POINTER)),
     )
 
 
@@ -168,11 +167,11 @@ class NativeModel:
         self._arguments_made = dict[tuple[int, bool], ModelArguments]()
 
     def force(
-        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], heads: Sequence[tuple[int, int]]
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], with_attention: bool
     ) -> list[tuple[list[float], Floats]]:
-        """Return log-probabilities of given targets, and weights (heads, T, S) of attention to the source.
+        """Return log-probabilities of given targets, and the mean (T, S) of all heads' attention to the source.
 
-        Pairs are source ids and target ids with `</s>`, heads a layer and a number each. See forced_decoding.cpp.
+        Without attention the latter is (0, S). Pairs are source and target ids with `</s>`. See forced_decoding.cpp.
         """
         sources, targets = (list(map(len, side)) for side in zip(*pairs, strict=True))
         source_offsets, target_offsets = (np.cumsum([0, *lengths]) for lengths in (sources, targets))
@@ -180,17 +179,16 @@ class NativeModel:
         target_ids = np.concatenate([[BOS], labels[:-1]])
         target_ids[target_offsets[:-1]] = BOS
         self.check_ids(ids, labels)
-        sizes = [len(heads) * s * t for s, t in zip(sources, targets, strict=True)]
-        log_probs, weights = np.empty(len(labels), np.float32), np.empty(sum(sizes), np.float32)
-        arguments, head_array = self.arguments(max(*sources, *targets)), np.array(heads, np.int64)
+        sizes = [with_attention * s * t for s, t in zip(sources, targets, strict=True)]
+        log_probs, weights = np.empty(len(labels), np.float32), np.zeros(sum(sizes), np.float32)
+        arguments = self.arguments(max(*sources, *targets))
         arrays = map(address, (ids, source_offsets, target_ids, labels, target_offsets))
-        counts_and_heads = len(pairs), address(head_array), len(heads)
-        batch = _Pairs(*arrays, *counts_and_heads, address(log_probs), address(weights))
+        batch = _Pairs(*arrays, len(pairs), address(log_probs), address(weights) if with_attention else None)
         checked(self._force(ctypes.byref(arguments), ctypes.byref(batch)))
         results = np.split(log_probs, target_offsets[1:-1]), np.split(weights, np.cumsum(sizes)[:-1])
         return [
-            (pair_log_probs.tolist(), pair_weights.reshape(len(heads), t, s))
-            for pair_log_probs, pair_weights, s, t in zip(*results, sources, targets, strict=True)
+            (pair_log_probs.tolist(), pair_weights.reshape(-1, s))
+            for pair_log_probs, pair_weights, s in zip(*results, sources, strict=True)
         ]
 
     def check_ids(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> None:

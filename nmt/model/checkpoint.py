@@ -20,7 +20,6 @@ from nmt.model.stored import (
     CONFIG_FILE,
     FORMAT_VERSION,
     WEIGHTS_FILE,
-    AlignmentHeads,
     Description,
     LoadedModel,
     check_shapes,
@@ -66,7 +65,6 @@ def write_model(
         model=loaded.settings,
         decode=loaded.decode,
         longest_source=loaded.longest_source,
-        alignment=loaded.alignment,
     )
     content = description.model_dump() | ({"averaged_from": averaged_from} if averaged_from else {})
     write_digested(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
@@ -81,13 +79,12 @@ def load_model(directory: Path, device: torch.device) -> TorchModel:
     """Read a model directory for torch. Raises what `read_model` does, ModelError for weights of another model."""
     stored = read_model(directory)
     described = stored.settings, stored.tokenizers, stored.languages, stored.decode, stored.longest_source
-    return TorchModel(*described, stored.alignment, in_torch=stored.model.to(device))
+    return TorchModel(*described, in_torch=stored.model.to(device))
 
 
-def write_settings(directory: Path, decode: DecodeSettings, alignment: AlignmentHeads | None) -> None:
-    """Replace, all or none, the settings of a model that are determined when its training ends."""
-    measured = alignment and alignment.model_dump()
-    content = {**read_configuration(directory), "decode": decode.model_dump(), "alignment": measured}
+def write_settings(directory: Path, decode: DecodeSettings) -> None:
+    """Replace, all or none, the settings of decoding of a model."""
+    content = {**read_configuration(directory), "decode": decode.model_dump()}
     files = [directory / name for name in content["files"]]
     write_digested(directory / CONFIG_FILE, FORMAT_VERSION, content, files)
 

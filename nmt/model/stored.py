@@ -1,8 +1,7 @@
 """The model directory: everything that translation needs, and nothing that runs code.
 
     config.json          format version, languages, settings of model and decoding, longest source that is not split,
-                         attention heads for alignment (measured when training ends), sizes and digests of all other
-                         files, and a digest of its own content
+                         sizes and digests of all other files, and a digest of its own content
     model.safetensors    the weights, each tied matrix once
     tokenizer.model      or tokenizer.source.model and tokenizer.target.model
 
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -42,14 +41,6 @@ FORMAT_VERSION = 5
 WEIGHTS_FILE = "model.safetensors"
 
 
-class AlignmentHeads(Section):
-    """The heads of the decoder's attention to the source whose mean weights align words."""
-
-    model_config = ConfigDict(strict=False)  # JSON has lists, not tuples
-
-    heads: tuple[tuple[int, int], ...] = Field(min_length=1)  # layer and head, both from 0
-
-
 class Description(Section):
     """The content of config.json that describes the model."""
 
@@ -59,7 +50,6 @@ class Description(Section):
     model: ModelSettings
     decode: DecodeSettings
     longest_source: PositiveInt
-    alignment: AlignmentHeads | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,6 @@ class LoadedModel:
     languages: Languages
     decode: DecodeSettings
     longest_source: int  # tokens of the longest source that is not split
-    alignment: AlignmentHeads | None = None  # measured when training ends; None before
     weights: Mapping[str, Floats] = field(default_factory=dict)  # by name, each tied matrix under its first one
     file: Path = Path()  # of the weights
 

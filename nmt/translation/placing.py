@@ -215,7 +215,7 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
     placed, position = "", 0
     for start, end, term_text in sorted(edits, key=lambda edit: edit[:2]):
         placed += text[position:start]
-        placed += " " * (_is_letter(placed[-1:]) and _is_letter(term_text[0]) and start == end)
+        placed += " " * (_is_letter(placed[-1:]) and _is_letter(term_text[0]))
         placed += term_text
         placed += " " * (_is_letter(term_text[-1]) and _is_letter(text[end : end + 1]))
         position = end

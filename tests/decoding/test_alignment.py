@@ -1,17 +1,12 @@
-"""Word links by hand, and the choice of alignment heads with known accuracy."""
-
-import random
-from dataclasses import replace
+"""Word links by hand, and from the attention of a model."""
 
 import numpy as np
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config import RuntimeSettings
-from nmt.decoding.alignment import align, anchors, best_heads, default_heads, word_links
-from nmt.decoding.results import Forced, Head, Pair
+from nmt.decoding.alignment import align, word_links
 from nmt.decoding.torch_engine import TorchEngine
-from nmt.errors import ModelError
-from nmt.model.stored import AlignmentHeads
 from nmt.model.transformer import Transformer, attention_weights
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import tiny_loaded_model, tiny_model
@@ -36,7 +31,7 @@ class TestWordLinks:
             ]
         )
         target = [b" I", b" gatti", b" dorm", b"ono"]
-        assert word_links(weights, SOURCE, target) == [(0, 0), (1, 1), (2, 2)][:2]
+        assert word_links(weights, SOURCE, target) == [(0, 0), (1, 1), (1, 2)]
         weights[3] = np.array([0.0, 0.0, 0.0, 0.5, 0.5, 0.0])
         assert word_links(weights, SOURCE, target) == [(0, 0), (1, 1), (2, 2)]
 
@@ -74,95 +69,53 @@ class TestWordLinks:
             ]
         )
         assert word_links(weights, source, target) == [(0, 0), (0, 1), (1, 2), (1, 3)]
-        weights[3] = np.array([0.0, 0.0, 0.2, 0.1, 0.7])
-        assert word_links(weights, source, target) == [(0, 0), (0, 1), (1, 2)]
+        without_marks = [b" Well", b" yes"]
+        assert word_links(weights[:, [0, 2, 4]], without_marks, target) == [(0, 0), (1, 2)]
 
     def test_empty_sides_have_no_links(self) -> None:
         assert word_links(np.zeros((0, 3)), [b" a", b" b"], []) == []
         assert word_links(np.ones((2, 1)), [], [b" a", b" b"]) == []
         assert word_links(np.ones((1, 2)), [b" "], [b" a"]) == []
 
+    def test_word_that_attracts_many_leaves_a_link_to_its_neighbour(self) -> None:
+        weights = np.array(
+            [
+                # big  house  is   </s>
+                [0.5, 0.4, 0.0, 0.1],  # casa
+                [0.7, 0.2, 0.0, 0.1],  # grande
+                [0.1, 0.0, 0.8, 0.1],  # è
+            ]
+        )
+        source, target = [b" big", b" house", b" is"], [b" casa", b" grande", " è".encode()]
+        assert word_links(weights, source, target) == [(1, 0), (0, 1), (2, 2)]
 
-class TestAttention:
-    @pytest.mark.parametrize("head", [(0, 99), (99, 0), (-1, 0), (0, -1)])
-    def test_heads_that_the_model_lacks_are_refused(self, head: tuple[int, int]) -> None:
-        loaded = replace(tiny_loaded_model(), alignment=AlignmentHeads(heads=(head,)))
-        with pytest.raises(
-            ModelError, match=r"alignment\.heads: found .*, expected layers from 0 to 0 and heads from 0"
-        ):
-            align(engine_of(loaded.model), loaded, [("a", "b")], 512)
-
-    def test_links_follow_the_chosen_heads_where_the_decoder_predicts_a_token(self) -> None:
-        loaded = replace(tiny_loaded_model(), alignment=AlignmentHeads(heads=((0, 0), (0, 1))))
-        tokenizer = loaded.tokenizers.source
-        pairs = [("the cat sleeps", "a dog"), ("a dog", ""), ("no", "we drink tea")]
-        found = align(engine_of(loaded.model, tiny_model(1)), loaded, pairs, 10)
-        for (line, text), links in zip(pairs, found, strict=True):
-            cross = attention_weights(
-                loaded.model, [*tokenizer.encode(line), EOS], [BOS, *tokenizer.encode(text)]
-            ).cross
-            mean = ((cross[0, 0, :-1] + cross[0, 1, :-1]) / 2).numpy()
-            assert links == word_links(mean, tokenizer.spell_text(line), tokenizer.spell_text(text))
-        assert found[0] != []
-
-    @pytest.mark.parametrize(("layers", "expected"), [(1, 0), (2, 0), (6, 4)])
-    def test_default_heads_are_those_of_the_second_last_layer(self, layers: int, expected: int) -> None:
-        settings = tiny_model(0, decoder_layers=layers).settings
-        assert default_heads(settings) == AlignmentHeads(heads=((expected, 0), (expected, 1)))
+    def test_heads_that_attend_to_the_end_do_not_count(self) -> None:
+        weights = np.array([[0.2, 0.1, 0.7], [0.0, 0.05, 0.95]])
+        assert word_links(weights, [b" big", b" house"], [b" grande", b" casa"]) == [(0, 0), (1, 1)]
 
 
-def anchor_text(draw: random.Random) -> list[Pair]:
-    """Return pairs where token t of the source is t + 100 of the target, in another order."""
-    pairs: list[Pair] = []
-    for _ in range(200):
-        source = draw.sample(range(10, 40), 6)
-        pairs.append((source, [token + 100 for token in draw.sample(source, 6)]))
-    return pairs
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_links_of_target_words_in_another_order_are_the_same(rows: int, columns: int, seed: int) -> None:
+    """Also, a single target word is linked with the source word to which it attends most."""
+    draw = np.random.default_rng(seed)
+    one = draw.random((1, columns + 1)).astype(np.float32)
+    one[:, -1] = 0
+    source = [f" {chr(97 + i)}".encode() for i in range(columns)]
+    assert word_links(one, source, [b" x"]) == [(int(one.argmax()), 0)]
+    permutation = draw.permutation(rows)
+    weights = draw.random((rows, columns + 1)).astype(np.float32)
+    target = [b" x"] * rows
+    links, permuted = ({j: i for i, j in word_links(w, source, target)} for w in (weights, weights[permutation]))
+    assert {j: links[int(row)] for j, row in enumerate(permutation) if int(row) in links} == permuted
 
 
-def test_anchors_are_translations_that_occur_once() -> None:
-    pairs = anchor_text(random.Random(1))
-    found = anchors([*pairs, ([11, 11, 12], [111, 112])])
-    assert found[-1] == [] or [anchor.kind for anchor in found[-1]] == [(12, 112)], "11 occurs twice"
-    kinds = [anchor.kind for own in found for anchor in own]
-    assert {b - a for a, b in kinds} == {100}
-    assert len(set(kinds)) == 30
-    assert max(kinds.count(kind) for kind in kinds) == 10
-    for (source, target), own in zip(pairs, found, strict=False):
-        for anchor in own:
-            assert (source[anchor.source], target[anchor.target]) == anchor.kind
-
-
-class KnownHeads:
-    """In place of an engine: of four heads, two are accurate for one half of the tokens each, the others are random."""
-
-    def __init__(self) -> None:
-        self.noise = np.random.default_rng(0)
-
-    def force(self, pairs: list[Pair], budget: int, heads: list[Head]) -> list[Forced]:
-        found = []
-        for source, target in pairs:
-            weights = self.noise.random((len(heads), len(target) + 1, len(source) + 1), np.float32) / 10
-            for place, token in enumerate(target):
-                weights[1 if token % 2 else 2, place, source.index(token - 100)] += 1
-            found.append(Forced([], weights))
-        return found
-
-
-def test_best_heads_are_the_accurate_ones() -> None:
-    pairs, settings, engine = anchor_text(random.Random(2)), tiny_model(0).settings, KnownHeads()
-    assert best_heads(engine, settings, pairs, 100) == AlignmentHeads(heads=((0, 1), (1, 0)))  # type: ignore[arg-type]
-
-
-def test_best_heads_of_a_text_without_anchors_is_none() -> None:
-    model = tiny_model(0, vocabulary=12)
-    assert best_heads(engine_of(model), model.settings, [([4, 5], [6, 7])] * 3, 100) is None
-    assert best_heads(engine_of(model), model.settings, [], 100) is None
-
-
-def test_tags_are_no_anchors() -> None:
-    """A tag that precedes every source moves the places of its tokens, and nothing else."""
-    model, pairs = tiny_model(0, vocabulary=150), anchor_text(random.Random(3))
-    tagged = [([149, *source], target) for source, target in pairs]
-    assert anchors([(source[1:], target) for source, target in tagged]) == anchors(pairs)
-    assert best_heads(engine_of(model), model.settings, tagged, 100, tags=1) is not None
+def test_links_follow_the_mean_of_all_heads_where_the_decoder_predicts_a_token() -> None:
+    loaded = tiny_loaded_model()
+    tokenizer = loaded.tokenizers.source
+    pairs = [("the cat sleeps", "a dog"), ("a dog", ""), ("no", "we drink tea")]
+    found = align(engine_of(loaded.model, tiny_model(1)), loaded, pairs, 10)
+    for (line, text), links in zip(pairs, found, strict=True):
+        cross = attention_weights(loaded.model, [*tokenizer.encode(line), EOS], [BOS, *tokenizer.encode(text)]).cross
+        mean = cross[..., :-1, :].flatten(0, 1).mean(0).numpy()
+        assert links == word_links(mean, tokenizer.spell_text(line), tokenizer.spell_text(text))
+    assert found[0] != []

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from nmt.config import RuntimeSettings
 from nmt.decoding.engine import NativeEngine, RemoteEngine
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.results import Head, Pair
+from nmt.decoding.results import Pair
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError, ModelError
 from nmt.kernels.compiling import library
@@ -73,7 +73,7 @@ IDS = st.lists(st.integers(4, 250), max_size=30)
 @given(
     st.lists(st.tuples(IDS, IDS), max_size=20),
     st.integers(1, 200),
-    st.lists(st.sampled_from([(0, 0), (0, 1), (1, 0), (1, 1)]), max_size=3, unique=True),
+    st.booleans(),
     st.sampled_from(
         [
             {},
@@ -85,15 +85,15 @@ IDS = st.lists(st.integers(4, 250), max_size=30)
     st.sampled_from(["fp32", "bf16", "int8"]),
 )
 def test_both_engines_force_the_same(
-    pairs: list[Pair], budget: int, heads: list[Head], changes: dict[str, Any], precision: str
+    pairs: list[Pair], budget: int, with_attention: bool, changes: dict[str, Any], precision: str
 ) -> None:
     """In lower precisions, to what rounding makes of numbers of a random model."""
     loaded = tiny_loaded_model(TOKENIZERS, dim=64, feed_forward=64, decoder_layers=2, **changes)
     engine = engine_for([loaded], RUNTIME.model_copy(update={"precision": precision}), 2)
     assert isinstance(engine, NativeEngine)
-    expected = TorchEngine.of_models([loaded.model], RUNTIME).force(pairs, budget, heads)
+    expected = TorchEngine.of_models([loaded.model], RUNTIME).force(pairs, budget, with_attention)
     of_log_probs, of_attention = {"fp32": (1e-4, 1e-4), "bf16": (0.2, 0.1), "int8": (0.8, 0.2)}[precision]
-    for found, theirs in zip(engine.force(pairs, budget, heads), expected, strict=True):
+    for found, theirs in zip(engine.force(pairs, budget, with_attention), expected, strict=True):
         np.testing.assert_allclose(
             found.token_log_probs, theirs.token_log_probs, 1e-5 if precision == "fp32" else 0.05, of_log_probs
         )
@@ -107,7 +107,7 @@ def test_torch_is_loaded_once_and_only_for_what_needs_it(model: LoadedModel) -> 
     assert laid_out is not None
     engine = NativeEngine([laid_out], lambda: loaded.append(torch_engine) or torch_engine, 1)  # type: ignore[func-returns-value]
     engine.search([[5, 6]], SearchOptions(n_best=2), [[7]])
-    engine.force([([5, 6], [7])], 100, [(0, 0)])
+    engine.force([([5, 6], [7])], 100, with_attention=True)
     assert not loaded
     for _ in range(2):
         assert engine.torch_engine is torch_engine

@@ -11,20 +11,18 @@ from torch import Tensor
 
 from nmt.batching.batch import Rows
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.results import Forced, Head, Pair
+from nmt.decoding.results import Forced, Pair
 from nmt.decoding.search import search
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.errors import ConfigError
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import Transformer, attention_weights
 from nmt.text.tokenizer import BOS, EOS
 from tests.builders import log_probs_without_cache, tiny_model
 
-HEADS = [(1, 0), (0, 1), (1, 1)]
 
-
-def force(model: Transformer, pairs: Sequence[Pair], budget: int, heads: Sequence[Head] = ()) -> list[Forced]:
+def force(model: Transformer, pairs: Sequence[Pair], budget: int, with_attention: bool = False) -> list[Forced]:
     """Return the results of one model."""
-    return TorchEngine([model]).force(pairs, budget, heads)
+    return TorchEngine([model]).force(pairs, budget, with_attention)
 
 
 def test_log_probs_equal_teacher_forcing() -> None:
@@ -36,13 +34,13 @@ def test_log_probs_equal_teacher_forcing() -> None:
         assert forced.token_log_probs == pytest.approx(
             [float(table[i, token]) for i, token in enumerate([*target, EOS])], abs=1e-4
         )
-        assert forced.attention.shape == (0, len(target) + 1, len(source) + 1)
+        assert forced.attention.shape == (0, len(source) + 1)
 
 
 def test_batch_too_large_for_the_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     model, encode, sizes = tiny_model(1, vocabulary=12), Transformer.encode, list[int]()
     pairs = [([4 + i % 5] * (i % 4), [5 + i % 4] * (i % 3)) for i in range(6)]
-    expected = force(model, pairs, 100, HEADS)
+    expected = force(model, pairs, 100, with_attention=True)
 
     def small_machine(model: Transformer, rows: Rows) -> Tensor:
         sizes.append(len(rows.lengths))
@@ -52,7 +50,7 @@ def test_batch_too_large_for_the_memory_is_halved(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Transformer, "encode", small_machine)
     largest = 2
-    found = force(model, pairs, 100, HEADS)
+    found = force(model, pairs, 100, with_attention=True)
     assert sizes == [6, 6, 3, 3, 1, 2, 3, 3, 1, 2]  # each is tried again when memory has been released
     for one, other in zip(found, expected, strict=True):
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
@@ -81,33 +79,22 @@ def test_log_prob_of_a_hypothesis_equals_that_of_its_search(beam: int) -> None:
 )
 def test_results_do_not_depend_on_the_batch(pairs: list[tuple[list[int], list[int]]], budget: int) -> None:
     model = tiny_model(5, vocabulary=12)
-    together = force(model, pairs, budget, HEADS)
+    together = force(model, pairs, budget, with_attention=True)
     assert len(together) == len(pairs)
     for pair, found in zip(pairs, together, strict=True):
-        (alone,) = force(model, [pair], 1, HEADS)
+        (alone,) = force(model, [pair], 1, with_attention=True)
         assert found.token_log_probs == pytest.approx(alone.token_log_probs, abs=1e-4)
         np.testing.assert_allclose(found.attention, alone.attention, atol=1e-5)
-        np.testing.assert_allclose(found.attention.sum(2), 1, atol=1e-5)
+        np.testing.assert_allclose(found.attention.sum(1), 1, atol=1e-5)
 
 
-def test_attention_reproduces_the_output_of_the_layer() -> None:
-    """The returned weights times the values equal the input of the output projection."""
+def test_attention_is_the_mean_of_all_heads() -> None:
     model = tiny_model(4, vocabulary=12)
     source, target = [4, 5, 6, 7], [8, 9]
-    layer = 1
-    (forced,) = force(model, [(source, target)], 100, [(layer, 0), (layer, 1)])
-    attention = model.decoder[layer].cross_attention
-    joined: list[Tensor] = []
-    handle = attention.output.register_forward_pre_hook(lambda module, inputs: joined.append(inputs[0]))
-    with torch.no_grad():
-        rows = Rows.of([[*source, EOS]])
-        memory = model.encode(rows)
-        model.decode(Rows.of([[BOS, *target]]), memory, rows)
-        handle.remove()
-        values = attention.key_value(memory)[:, model.settings.dim :]
-        by_head = values.unflatten(1, (model.settings.heads, -1)).transpose(0, 1)  # (H, S, d)
-    mixed = (torch.from_numpy(forced.attention) @ by_head).transpose(0, 1).flatten(1)
-    torch.testing.assert_close(mixed, joined[0], atol=1e-5, rtol=1e-4)
+    (forced,) = force(model, [(source, target)], 100, with_attention=True)
+    weights = attention_weights(model, [*source, EOS], [BOS, *target]).cross  # (L, H, T, S)
+    assert weights.shape == (2, 2, 3, 5)
+    np.testing.assert_allclose(forced.attention, sum(weights[i, j] for i in (0, 1) for j in (0, 1)) / 4, atol=1e-5)
 
 
 def test_no_pairs_have_no_results() -> None:

@@ -78,13 +78,12 @@ def test_forced_decoding_in_threads_keeps_the_attention_of_each_batch() -> None:
     """Several threads run the same model; each collects the queries of its own batch."""
     model = tiny_model(3, vocabulary=12)
     pairs = [([4 + i % 8] * (1 + i % 5), [5 + i % 7] * (1 + i % 4)) for i in range(60)]
-    heads = [(0, 0), (1, 1)]
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = engine_of(model).force(pairs, 12, heads)
+        alone = engine_of(model).force(pairs, 12, with_attention=True)
         torch.set_num_threads(4)
-        together = engine_of(model).force(pairs, 12, heads)
+        together = engine_of(model).force(pairs, 12, with_attention=True)
     finally:
         torch.set_num_threads(before)
     for one, other in zip(alone, together, strict=True):

@@ -270,7 +270,7 @@ def test_full_ram_is_an_error() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, before[1]))
     try:
         with pytest.raises(MemoryError):
-            model.force(pairs, [])
+            model.force(pairs, with_attention=False)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
 

@@ -15,7 +15,7 @@ from nmt.config import DecodeSettings, Languages, ModelSettings, TokenizerSettin
 from nmt.errors import DamagedError, DataError, ModelError
 from nmt.model import checkpoint
 from nmt.model.checkpoint import TorchModel, load_model
-from nmt.model.stored import AlignmentHeads, LoadedModel, resolve_model
+from nmt.model.stored import LoadedModel, resolve_model
 from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from tests.builders import record_digests, rewrite_configuration, save_model
@@ -239,12 +239,11 @@ def test_large_configuration_is_refused_unread(saved: Path) -> None:
 
 
 def test_settings_known_at_the_end_of_training_are_added_to_a_saved_model(saved: Path, tmp_path: Path) -> None:
-    assert load_model(saved, CPU).alignment is None
-    heads, decode = AlignmentHeads(heads=((0, 1), (0, 0))), DecodeSettings(beam=7)
-    checkpoint.write_settings(saved, decode, heads)
+    decode = DecodeSettings(beam=7)
+    assert load_model(saved, CPU).decode != decode
+    checkpoint.write_settings(saved, decode)
     save_model(tmp_path / "copy", load_model(saved, CPU))
-    copy = load_model(tmp_path / "copy", CPU)
-    assert (copy.alignment, copy.decode) == (heads, decode)
+    assert load_model(tmp_path / "copy", CPU).decode == decode
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
@@ -252,7 +251,7 @@ def test_file_modes_follow_the_umask(tokenizers: Tokenizers, tmp_path: Path, uma
     before = os.umask(umask)
     try:
         save_model(tmp_path / "model", build(tokenizers))
-        checkpoint.write_settings(tmp_path / "model", DecodeSettings(), None)
+        checkpoint.write_settings(tmp_path / "model", DecodeSettings())
     finally:
         os.umask(before)
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "model").iterdir()} == {mode}

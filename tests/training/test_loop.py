@@ -176,7 +176,6 @@ def test_run_is_validated_in_its_precision(
         return encode(model, rows)
 
     monkeypatch.setattr(Transformer, "encode", recorded)
-    monkeypatch.setattr("nmt.commands.train.measured_alignment", lambda *_: None)
     test = f"data.test={{file: {texts / 'test.tsv'}}}"
     train_run(texts, tmp_path / "run", "train.stop.steps=1", f"runtime.precision={precision}", test)
     assert found == {(True, precision), (False, precision)}

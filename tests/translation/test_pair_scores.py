@@ -17,7 +17,7 @@ from nmt.translation import pair_scores, sharing
 from nmt.translation.translator import Translator
 from tests.builders import recipe_in, tiny_loaded_model, write_recipe, write_tsv
 
-NO_WEIGHTS = np.zeros((0, 5, 1), dtype=np.float32)
+NO_WEIGHTS = np.zeros((0, 1), dtype=np.float32)
 QUIET = Console(silent=True)
 WRONG = range(0, 300, 10)
 GOOD, BAD = -0.5, -4.0  # nats a token of a target that belongs to its source, and of another

@@ -272,7 +272,7 @@ def test_terms_are_put_into_the_text_that_is_most_probable_with_them(
     monkeypatch.setattr(
         translator,
         "force",
-        lambda pairs, _: [Forced([texts[text]], np.zeros((0, 0, 0), np.float32)) for _, text in pairs],
+        lambda pairs, _: [Forced([texts[text]], np.zeros((0, 0), np.float32)) for _, text in pairs],
     )
     translator._choose_by_terms([(unit, plain)], options_for({"cat": "gatto"}))
     assert unit.alternatives == expected
