@@ -191,7 +191,7 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
         cells = matrix[:, : len(columns)].numpy()
         largest = float(abs(cells).max())
         limits = (0.0, 1.0) if name == "softmax" else (-largest, largest)
-        heat_map(axes, cells, source, columns, limits, [[f"{cell:.2f}" for cell in row] for row in cells])
+        heat_map(axes, cells, source, columns, limits, [[number_label(cell) for cell in row] for row in cells])
         axes.set_title(name if is_square else f"{name}: {len(shown)} of {width} columns")
     caption = (
         f"A row for each source token: its query (Q) and the keys of all tokens (K), in all {width} columns, give a "
@@ -328,6 +328,11 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
         f"translation, with a probability of {share}, the best of {len(finished)} finished hypotheses."
     )
     return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.advance", "search")
+
+
+def number_label(number: float) -> str:
+    """Return a number with at least three digits and at most two decimals, which fits in a cell."""
+    return f"{number:.{max(0, 3 - len(f'{abs(number):.0f}'))}f}"
 
 
 def percent(share: float) -> str:
