@@ -101,7 +101,7 @@ def positions() -> Drawing:
     figure.colorbar(image, ax=axes, label="value added to the embedding", ticks=(-1, 0, 1))
     caption = (
         f"Each row is the vector that is added to the embedding of the token at that position, here {_DIM} wide. "
-        "Sine and cosine alternate; the wavelength grows from 2π tokens in the first dimensions to almost 20,000π."
+        f"Sine and cosine alternate; the wavelength grows from 2π tokens to {2 * 10_000 ** (1 - 2 / _DIM):,.0f}π."
     )
     return Drawing("positions", "Position encoding", caption, figure, _SINUSOIDS, "positions")
 
@@ -161,8 +161,8 @@ def noam(recipe: Recipe | None) -> Drawing:
     _plot_rates(paper, curves)
     caption = (
         "The schedule of the paper for width:factor:warm-up: the rate rises linearly until the warm-up ends, and falls "
-        "with the square root of the step. A wider model and a longer warm-up have a lower peak, and the factor "
-        "multiplies the whole curve."
+        "with the inverse square root of the step. A wider model and a longer warm-up have a lower peak, and the "
+        "factor multiplies the whole curve."
     )
     if recipe is not None:
         schedule = recipe.train.schedule
