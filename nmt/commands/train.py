@@ -71,6 +71,7 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
                 console.info(f"to watch the training: tensorboard --logdir {BOARDS}")
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
+            on_rank_zero(lambda: run.record(recipe, training.progress))
             reason, signal = training.progress.finished(recipe.train), None
             scored = scored and reason is not None and (run.path / "test.json").exists()  # else its model was damaged
             if not scored:
