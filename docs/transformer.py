@@ -244,7 +244,7 @@ def smoothed_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.1) -> Ten
 
 # %% [markdown]
 # ## 5.3 Optimizer
-# Adam, with a learning rate that rises linearly during the warm-up and then falls with the square root of the step.
+# Adam, with a learning rate that rises linearly during the warm-up and then falls with its inverse square root.
 
 
 # %%

@@ -227,6 +227,15 @@ def test_files_named_on_a_page_exist(page: str) -> None:
     assert missing - {"config.json", "metrics.jsonl", "progress.json", "test.json"} == set()
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_rows_of_a_table_have_as_many_cells_as_its_head(page: str) -> None:
+    """A | in a cell ends it, also within inline code."""
+    prose = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
+    for table in re.findall(r"(?:^\|.*\n)+", prose, flags=re.MULTILINE):
+        head, *rows = (len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines())
+        assert rows == [head] * len(rows), table.splitlines()[0]
+
+
 def test_modules_named_in_contributing_exist() -> None:
     text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_0-9]+\.py)`", text)) - {"utils.py"}

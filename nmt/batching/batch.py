@@ -50,7 +50,7 @@ class Rows:
         offsets = offsets_of(np.concatenate([lengths, _filler_lengths(missing, 0)[0]]))
         ids, tiles = np.full(offsets[-1], EOS), tile_edges(offsets, offsets)
         ids[: len(stored.ids)] = stored.ids
-        return cls.of_arrays(ids, offsets, _filled(tiles, len(ids) * 2))
+        return cls.of_arrays(ids, offsets, _filled(tiles, 2 * len(ids)))  # as if the other side had the same rows
 
     @classmethod
     def of_arrays(cls, ids: Integers, offsets: Integers, edges: Integers, group_starts: tuple[int, ...] = ()) -> "Rows":

@@ -7,12 +7,12 @@ from pathlib import Path
 from nmt.config import load_recipe
 from nmt.errors import ConfigError, NMTError
 from nmt.model.stored import resolve_model
-from nmt.report.concept_figures import corpus_drawings, formula_drawings
+from nmt.report.concept_figures import MASKED_SENTENCES, MOST_OF_MASKS, corpus_drawings, formula_drawings
 from nmt.report.drawing import Drawing, drawing_style, write_drawing
 from nmt.report.page import render, render_page
 from nmt.report.run_records import RunRecords
 from nmt.report.run_sections import comparison_drawings, training_drawings
-from nmt.report.sentence_figures import chosen_sentence, sentence_drawings
+from nmt.report.sentence_figures import MOST_OF_HEAD, chosen_sentence, sentence_drawings
 from nmt.system.console import Console
 from nmt.system.files import new_directory
 from nmt.text.prepared import PreparedCorpus
@@ -20,6 +20,11 @@ from nmt.training.progress import RUN
 
 # The sections of the page, in the order of the paper.
 _PARTS = ("attention", "positions", "training", "search")
+# Figures that need a short text, each after one that is drawn of any text, and what they need.
+_OF_SHORT_TEXTS = (
+    ("padding", "masks", f"fewer than {MASKED_SENTENCES} pairs have at most {MOST_OF_MASKS} tokens"),
+    ("search-tree", "one-head", f"the sentence has more than {MOST_OF_HEAD} tokens"),
+)
 
 
 def figures(
@@ -96,4 +101,6 @@ def drawings_of(
     else:
         drawings += training_drawings(run)[:2]
         drawings += [] if compare is None else comparison_drawings([run, RunRecords(compare)])
+    names = {drawing.name for drawing in drawings}
+    left_out += [f"{name}: {need}" for of_any, name, need in _OF_SHORT_TEXTS if of_any in names and name not in names]
     return drawings, left_out

@@ -69,6 +69,9 @@ def train(recipe: Recipe, console: Console, restart: bool = False) -> tuple[str,
             with console.status("building the model"):
                 training = Training(recipe, corpus, run, console)
             reason, signal = training.progress.finished(recipe.train), None
+            if reason is None and (changes := changed_environment(run, recipe.runtime)):
+                console.warn(f"{run.path}: the result may differ from an uninterrupted training: {'; '.join(changes)}")
+            on_rank_zero(lambda: run.record(recipe, training.progress))
             scored = scored and reason is not None and (run.path / "test.json").exists()  # else its model was damaged
             if not scored:
                 on_rank_zero(run.remove_scores)
@@ -183,8 +186,6 @@ def with_measured_settings(
     set_threads(recipe.runtime)
     reuse_freed_ram()
     recipe = choose_settings(recipe, corpus, run, restart, console)
-    if not restart and (changes := changed_environment(run, recipe.runtime)):
-        console.warn(f"{run.path}: the result may differ from an uninterrupted training: {'; '.join(changes)}")
     for warning in doubtful_settings(recipe, corpus):
         console.warn(warning)
     return recipe

@@ -309,7 +309,7 @@ class ProjectedLoss(torch.autograd.Function):
         options: tuple[Tensor, float, int],
         kernels: Kernels,
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of losses and of nll."""
+        """Return the sums of losses and of nll; hidden (N, D), matrix (V and padding, D), see `Kernels.loss`."""
         labels, smoothing, vocabulary = options
         loss, nll = (hidden.new_zeros((), dtype=torch.float32) for _ in range(2))
         needs_hidden, needs_matrix, needs_bias = ctx.needs_input_grad[:3]  # a frozen matrix needs none

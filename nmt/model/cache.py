@@ -24,8 +24,8 @@ class DecoderCache:
 
     source: list[Tensor]  # of each layer (S, B, 1, 2D), a key and a value side by side
     target: list[Tensor]  # of each layer (P, B, K, 2D)
-    places: Places  # of the target, and those of the source
-    source_places: Places
+    places: Places  # the cells of `target` that each hypothesis attends to
+    source_places: Places  # the cells of `source`
     positions: Tensor  # (N) of the newest token of each hypothesis
 
     @classmethod

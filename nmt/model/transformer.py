@@ -323,7 +323,7 @@ def initialize(model: Transformer) -> None:
             for part in module.weight.chunk(module.parts):
                 nn.init.xavier_uniform_(part)
             nn.init.zeros_(module.bias)
-    # the last two parts are drawn again, without a reason but that each seed keeps its weights, and results theirs
+    # the last two parts are drawn twice, only so that a seed still gives the weights of the published results
     for module in model.modules():
         if isinstance(module, Linear) and module.parts > 1:
             for part in module.weight.chunk(module.parts)[-2:]:

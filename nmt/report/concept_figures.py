@@ -23,7 +23,7 @@ from nmt.kernels.reference import Kernels
 from nmt.model.attention import distances_between
 from nmt.model.positions import sinusoids
 from nmt.model.scores import Dot, Score
-from nmt.report.drawing import COLOURS, WIDE, Drawing, Matrix, heat_map, new_figure
+from nmt.report.drawing import COLOURS, WIDE, Drawing, Matrix, heat_map, new_figure, shortened_piece
 from nmt.text.prepared import PreparedCorpus, PreparedSplit
 from nmt.text.tokenizer import PAD
 from nmt.training.optimizer import learning_rate
@@ -101,7 +101,7 @@ def positions() -> Drawing:
     figure.colorbar(image, ax=axes, label="value added to the embedding", ticks=(-1, 0, 1))
     caption = (
         f"Each row is the vector that is added to the embedding of the token at that position, here {_DIM} wide. "
-        "Sine and cosine alternate; the wavelength grows from 2π tokens in the first dimensions to almost 20,000π."
+        f"Sine and cosine alternate; the wavelength grows from 2π tokens to {2 * 10_000 ** (1 - 2 / _DIM):,.0f}π."
     )
     return Drawing("positions", "Position encoding", caption, figure, _SINUSOIDS, "positions")
 
@@ -161,8 +161,8 @@ def noam(recipe: Recipe | None) -> Drawing:
     _plot_rates(paper, curves)
     caption = (
         "The schedule of the paper for width:factor:warm-up: the rate rises linearly until the warm-up ends, and falls "
-        "with the square root of the step. A wider model and a longer warm-up have a lower peak, and the factor "
-        "multiplies the whole curve."
+        "with the inverse square root of the step. A wider model and a longer warm-up have a lower peak, and the "
+        "factor multiplies the whole curve."
     )
     if recipe is not None:
         schedule = recipe.train.schedule
@@ -252,7 +252,7 @@ def token_losses(chances: Sequence[float], smoothing: float) -> list[float]:
 
 
 # A batch small enough that its tokens can be read.
-_SENTENCES, _MOST_TOKENS = 8, 14
+MASKED_SENTENCES, MOST_OF_MASKS = 8, 14
 # The most padded target tokens of a batch.
 _BUDGETS = (1500, 6000)
 _VISIBLE = ListedColormap(["#b9bec4", "#2a6f9e"])
@@ -261,18 +261,20 @@ _VISIBLE = ListedColormap(["#b9bec4", "#2a6f9e"])
 def corpus_drawings(corpus: PreparedCorpus) -> list[Drawing]:
     """Return the figures of a corpus; the masks only if it has enough short sentences for them."""
     source, target = corpus.train.lengths(np.arange(len(corpus.train)))
-    short = np.flatnonzero(np.maximum(source, target) <= _MOST_TOKENS)
-    drawings = [] if len(short) < _SENTENCES else [masks(corpus, short)]
+    short = np.flatnonzero(np.maximum(source, target) <= MOST_OF_MASKS)
+    drawings = [] if len(short) < MASKED_SENTENCES else [masks(corpus, short)]
     return [*drawings, padding_of_batches(corpus.train)]
 
 
 def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     """Draw which tokens of random pairs and of a length group are padding, and what a target token attends to."""
-    chosen = np.random.default_rng(_SEED).choice(short, _SENTENCES, replace=False)
+    chosen = np.random.default_rng(_SEED).choice(short, MASKED_SENTENCES, replace=False)
     # a group of the usual size, with targets as long as the longest of the others
     longest = int(corpus.train.lengths(chosen)[1].max())
-    groups = plan_epoch(corpus.train, _SENTENCES * longest, _SEED, epoch=0)
-    like = min(groups, key=lambda group: (abs(len(group) - _SENTENCES), -int(corpus.train.lengths(group)[1].max())))
+    groups = plan_epoch(corpus.train, MASKED_SENTENCES * longest, _SEED, epoch=0)
+    like = min(
+        groups, key=lambda group: (abs(len(group) - MASKED_SENTENCES), -int(corpus.train.lengths(group)[1].max()))
+    )
     random, group = (assemble([corpus.train.gather(pairs)]) for pairs in (chosen, like))
     figure = new_figure(7.2, WIDE)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
@@ -281,7 +283,9 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     pieces = corpus.tokenizers.source.pieces
     places = zip(random.source.sentences, random.source.positions, random.source.ids, strict=True)
     for row, column, token in places:
-        panels["random"].text(column, row, pieces[token], ha="center", va="center", color="white", fontsize=6.5)
+        panels["random"].text(
+            column, row, shortened_piece(pieces[token]), ha="center", va="center", color="white", fontsize=6.5
+        )
     longest_target = max(np.split(random.target.ids.numpy(), random.target.offsets[1:-1]), key=len)
     tokens = [corpus.tokenizers.target.pieces[token] for token in longest_target]
     heat_map(panels["causal"], visible_target(len(tokens)), tokens, tokens).set_cmap(_VISIBLE)

@@ -25,6 +25,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
+from rich.cells import cell_len, set_cell_size
 
 # The colour of text and axes; a page replaces it by the colour of its text, which depends on the theme.
 INK = "#1b1f24"
@@ -38,6 +39,7 @@ MARGINS = (0.55, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
 _LONGEST_NAME = 45  # characters in a legend
 _COLUMNS = 12  # letters of a title in an inch
+_BOX_COLUMNS = 10  # letters of a piece in a box
 _FILES = Path(__file__).parent
 _GENERATED_ID = re.compile(r' id="[\w.]+_\d+"')
 _FONT_FAMILY = re.compile(r" font-family: [^;\"]+;?")
@@ -209,3 +211,8 @@ def heat_map(
             colour = "#000000" if values[row, column] > sum(limits) / 2 else "#ffffff"  # on a light or a dark cell
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=7.5)
     return image
+
+
+def shortened_piece(piece: str) -> str:
+    """Return a piece that fits in its box, where East Asian characters take two columns."""
+    return piece if cell_len(piece) <= _BOX_COLUMNS else f"{set_cell_size(piece, _BOX_COLUMNS - 1)}…"

@@ -90,7 +90,8 @@ def _small_drawings(run: RunRecords) -> list[Drawing]:
         ("rate", "Learning rate", "rate", 1,
          f"{settings.schedule.name}, {counted(settings.schedule.warmup, 'step')} of warm-up."),
         ("speed", "Tokens per second", "target_tokens_per_second", 1, f"{speed:,.0f} target tokens on average."),
-        ("padding", "Padding in %", "padding", 100, f"{100 * padding:.1f} % of the positions on average."),
+        ("padding", "Padding in %", "padding", 100,
+         f"{100 * padding:.1f} % of the target tokens only fill batches up to a round number."),
         ("gradient", "Gradient norm", "gradient_norm", 1,
          f"Before clipping ({clipped}). A steady rise comes before divergence."),
     ):  # fmt: skip
@@ -162,7 +163,8 @@ def remarks(run: RunRecords) -> Iterator[str]:
         yield "The last validation is the best one: with more steps the model may still improve."
     padding, waiting = (fmean([record[key] for record in run.train] or [0]) for key in ("padding", "loader_wait"))
     if padding > 0.3:
-        yield f"{padding:.0%} of the target tokens in batches are padding; there is less with more train.length_groups."
+        advice = "there are fewer with larger train.batch_tokens or fewer train.length_groups"
+        yield f"{padding:.0%} of the target tokens only fill batches up to their size; {advice}."
     if waiting > 0.1:
         yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
 

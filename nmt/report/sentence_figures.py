@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from rich.cells import cell_len, set_cell_size
 from torch import Tensor
 
 from nmt.batching.batch import Rows
@@ -27,7 +26,7 @@ from nmt.kernels.reference import split_heads
 from nmt.model.attention import distances_between
 from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
-from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure
+from nmt.report.drawing import COLOURS, INK, WIDE, Drawing, heat_map, new_figure, shortened_piece
 from nmt.text.readers import shortened
 from nmt.text.tokenizer import EOS
 from nmt.text.words import words
@@ -107,7 +106,7 @@ _LONGEST = 60
 # Words in the sentence that is chosen.
 _WORDS = range(4, 10)
 # Pieces of a sentence whose numbers are drawn in cells, and dimensions of its vectors.
-_FEW, _DIMENSIONS = 16, 4
+MOST_OF_HEAD, _DIMENSIONS = 16, 4
 _BEST = 5  # pieces of a step of a greedy search
 # Title, label of the rows, label of the columns, and what to see in each kind of attention.
 _KINDS = {
@@ -130,7 +129,6 @@ _OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
 _WEIGHTS = "nmt.model.transformer.attention_weights"
 Tokens = tuple[Sequence[str], Sequence[str]]  # labels of rows and columns
 _BOX_WIDTH, _BOX_HEIGHT = 0.68, 0.72  # of the distance between two nodes
-_BOX_COLUMNS = 10  # letters in a box
 
 
 def chosen_sentence(sources: Iterable[str]) -> str | None:
@@ -158,7 +156,7 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     tree = search_tree(loaded.model, source_ids, search)
     drawings = [*attention_drawings(attention, with_layers), steps_drawing(translator.steps(text, _BEST, to))]
     drawings.append(search_drawing(tree, translator.tokenizers.target.pieces, search))
-    if len(attention.source) <= _FEW:
+    if len(attention.source) <= MOST_OF_HEAD:
         drawings.insert(0, head_drawing(head_numbers(loaded.model, [*source_ids, EOS]), attention.source))
     return [replace(drawing, subject=f"{model.resolve().name}: {text}") for drawing in drawings]
 
@@ -191,7 +189,7 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
         cells = matrix[:, : len(columns)].numpy()
         largest = float(abs(cells).max())
         limits = (0.0, 1.0) if name == "softmax" else (-largest, largest)
-        heat_map(axes, cells, source, columns, limits, [[f"{cell:.2f}" for cell in row] for row in cells])
+        heat_map(axes, cells, source, columns, limits, [[number_label(cell) for cell in row] for row in cells])
         axes.set_title(name if is_square else f"{name}: {len(shown)} of {width} columns")
     caption = (
         f"A row for each source token: its query (Q) and the keys of all tokens (K), in all {width} columns, give a "
@@ -272,7 +270,7 @@ def steps_drawing(steps: Sequence[Step]) -> Drawing:
     axes = figure.subplots()
     cells = list(zip(*(step.best for step in steps), strict=True))  # a row for each rank
     shares = np.array([[share for _, share in row] for row in cells], dtype=np.float32)
-    labels = [[f"{_shortened(piece)}\n{percent(share)}" for piece, share in row] for row in cells]
+    labels = [[f"{shortened_piece(piece)}\n{percent(share)}" for piece, share in row] for row in cells]
     ranks, columns = range(1, count + 1), range(1, len(steps) + 1)
     heat_map(axes, shares, [*map(str, ranks)], [f"step {number}" for number in columns], labels=labels)
     for rank, row in enumerate(cells):
@@ -311,7 +309,7 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
         axes.plot([parent_x + _BOX_WIDTH / 2, x - _BOX_WIDTH / 2], [parent_y, y], color=colour, **style)
         corner = (x - _BOX_WIDTH / 2, y - _BOX_HEIGHT / 2)
         axes.add_patch(Rectangle(corner, _BOX_WIDTH, _BOX_HEIGHT, fill=False, edgecolor=colour, **style))
-        axes.text(x, y - 0.14, _shortened(pieces[node.token]), ha="center", va="center", fontsize=9)
+        axes.text(x, y - 0.14, shortened_piece(pieces[node.token]), ha="center", va="center", fontsize=9)
         axes.text(x, y + 0.2, percent(math.exp(node.log_prob)), ha="center", va="center", fontsize=7)
     for name, colour, line in _OUTCOMES.values():
         axes.plot([], [], line, color=colour, label=name)
@@ -330,6 +328,11 @@ def search_drawing(tree: BeamTree, pieces: Sequence[str], options: SearchOptions
     return Drawing("search-tree", "Tree of the beam search", caption, figure, "nmt.decoding.beam.advance", "search")
 
 
+def number_label(number: float) -> str:
+    """Return a number with at least three digits and at most two decimals, which fits in a cell."""
+    return f"{number:.{max(0, 3 - len(f'{abs(number):.0f}'))}f}"
+
+
 def percent(share: float) -> str:
     """Return a probability in percent, with as many digits as are of interest.
 
@@ -340,8 +343,3 @@ def percent(share: float) -> str:
     if value >= 9.95:
         return f"{value:.0f} %"
     return f"{value:.1f} %" if value >= 0.95 else f"{value:.2f} %" if value >= 0.005 else "< 0.01 %"
-
-
-def _shortened(piece: str) -> str:
-    """Return a piece that fits in its box, where East Asian characters take two columns."""
-    return piece if cell_len(piece) <= _BOX_COLUMNS else f"{set_cell_size(piece, _BOX_COLUMNS - 1)}…"

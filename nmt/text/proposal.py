@@ -130,11 +130,11 @@ def _proposal(
         ),
         "train.stop": Setting(
             f"{{steps: {most_steps}, {f'minutes: {minutes:g}, ' if limit else ''}patience: {_PATIENCE}}}",
-            f"about {passes:.0f} passes over the text: a small text needs more of them. Patience ends it after "
-            f"{_PATIENCE} validations without a better BLEU",
+            f"passes over the text: about {passes:.{int(passes < 10)}f}; a small text needs more. Patience ends it "
+            f"after {_PATIENCE} validations without a better BLEU",
         ),
         "train.validate_every": Setting(
-            str(every), f"about {steps / every:.0f} validations; the best checkpoint is kept"
+            str(every), f"validations: about {steps / every:.0f}; the best checkpoint is kept"
         ),
     }
     trained = passes * tokens[0], passes * target

@@ -105,7 +105,7 @@ class Progress:
         """Return in words the limit of `train.stop` that is reached, None if there is none."""
         limits = settings.stop
         # the limit in time is reached at the step that was computed from it, whatever the clock shows
-        is_time_over = limits.seconds == self.time_limit and self.step >= self.last_step
+        is_time_over = 0 < (limits.seconds or 0) <= self.time_limit and self.step >= self.last_step
         seconds = self.time_limit if is_time_over else 0.0
         done = (("steps", self.step, 1), ("epochs", self.epoch, 1), ("minutes", seconds, 60), ("hours", seconds, 3600))
         for name, value, unit in done:

@@ -1,7 +1,7 @@
 """The run directory: all that a training writes, and all that it needs to resume.
 
-run.json                       format, version, and the environment in which the run was last opened; other files in the
-                               folder are ignored and kept
+run.json                       format, version, and the environment in which the run was last trained; other files in
+                               the folder are ignored and kept
 recipe.yaml                    the recipe with all defaults filled in; paths inside the run are relative to it, so
                                that they are valid in a copy of the run
 metrics.jsonl                  one JSON object per line: type "train", "validation", "skipped" or "diverged". A resumed
@@ -71,7 +71,7 @@ class RunDirectory:
             (self.path / name).unlink(missing_ok=True)
 
     def open(self, recipe: Recipe, restart: bool = False) -> None:
-        """Write run.json and the recipe, and remove unfinished files; with `restart`, remove the previous run.
+        """Remove unfinished files; with `restart`, remove the previous run; record a new one, see `record`.
 
         The caller has checked that the folder may be a run, and that the recipe may continue it.
         """
@@ -79,7 +79,6 @@ class RunDirectory:
         remove_unfinished(self.path, _UNFINISHED)
         if restart:
             self._remove_results()
-        RUN.write(self.path, {"environment": {**environment(recipe.runtime), "processes": distributed.world_size()}})
         with disk_errors(self.checkpoints):
             real_path(self.checkpoints).mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
         for directory in self.checkpoints.glob(_STEP):
@@ -91,10 +90,22 @@ class RunDirectory:
             next_step = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
             self.board = TensorBoard(self.path, recipe, next_step)
         self._remove_unfinished_record()
+        if not self.saved():
+            self.record(recipe, Progress())
+
+    def record(self, recipe: Recipe, progress: Progress) -> None:
+        """Write run.json and the recipe; of a training that was finished and stays so, only what updates do not use."""
+        before = None
         with suppress(ConfigError):  # there is none or, before a restart, a damaged one
-            if load_recipe(self.recipe) == recipe:
-                return  # it stays, with the comments of a user
-        write_output(self.recipe, recipe_to_yaml(recipe, self.path), follow=False)
+            before = load_recipe(self.recipe)
+        if before is not None and progress.finished(before.train) and progress.finished(recipe.train):
+            recipe = recipe.model_copy(update={"train": before.train, "runtime": before.runtime})
+        else:
+            RUN.write(
+                self.path, {"environment": {**environment(recipe.runtime), "processes": distributed.world_size()}}
+            )
+        if recipe != before:  # else it stays, with the comments of a user
+            write_output(self.recipe, recipe_to_yaml(recipe, self.path), follow=False)
 
     def _remove_results(self) -> None:
         """Remove the results of a previous training; its checkpoints are none any more, and can be removed later."""

@@ -90,3 +90,6 @@ def test_model_without_a_corpus_draws_a_given_sentence(tmp_path: Path) -> None:
     assert "no prepared validation text to take a sentence from; add --text SENTENCE" in reasons
     drawings, _ = drawings_of(recipe, tmp_path / "model", None, "the cat sleeps .")
     assert {drawing.name for drawing in drawings} == {"positions", *OF_SENTENCE}
+    drawings, left_out = drawings_of(recipe, tmp_path / "model", None, "the cat sleeps . " * 5)
+    assert {drawing.name for drawing in drawings} == {"positions", *OF_SENTENCE} - {"one-head"}
+    assert "one-head: the sentence has more than 16 tokens" in left_out

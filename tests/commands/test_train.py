@@ -337,6 +337,24 @@ def test_copy_of_a_run_resumes_into_itself(texts: Path, uninterrupted: Path, tmp
 # the test text
 
 
+def test_finished_run_keeps_the_record_of_how_it_was_trained(tmp_path: Path) -> None:
+    """Settings of a command that trains nothing are not those of the training."""
+    file = write_reversal_task(tmp_path, 60, 4)
+    settings = ("--set", "train.schedule.warmup=2", "--set", "train.stop.steps=2")
+    assert run_command("train", file, *settings).exit_code == 0
+    run = load_recipe(file).run
+    recipe, environment = load_recipe(run / "recipe.yaml"), (run / "run.json").read_text()
+    others = ("train.stop.steps=1", "train.log_every=1", "runtime.threads=2", "decode.beam=3")
+    result = run_command("train", file, *settings, *(part for other in others for part in ("--set", other)))
+    assert "finished after step 2" in result.output
+    assert "may differ" not in result.output
+    assert (run / "run.json").read_text() == environment
+    now = load_recipe(run / "recipe.yaml")
+    assert (now.train, now.runtime, now.decode.beam) == (recipe.train, recipe.runtime, 3)
+    assert run_command("train", file, *settings, "--set", "train.stop.steps=3").exit_code == 0
+    assert load_recipe(run / "recipe.yaml").train.stop.steps == 3
+
+
 def test_finished_run_prints_its_scores_without_translating_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from nmt.report.drawing import (
     heat_map,
     inline_svg,
     new_figure,
+    shortened_piece,
     write_drawing,
 )
 
@@ -71,3 +72,8 @@ def test_cells_of_a_heat_map_are_the_pixels_of_an_image(size: int) -> None:
         small, large = (inline_svg(drawing_of([str(i) for i in range(count)])) for count in (size, size + 20))
     images = [re.search(r'base64,([^"]+)"', svg) for svg in (small, large)]
     assert all(image and len(image[1]) < 1000 for image in images)
+
+
+def test_pieces_fit_in_boxes() -> None:
+    pieces = ["▁Australia", "▁embarrassed", "说普通话", "说普通话和英语"]
+    assert [*map(shortened_piece, pieces)] == ["▁Australia", "▁embarras…", "说普通话", "说普通话 …"]

@@ -98,7 +98,7 @@ def test_course_that_needs_attention_is_named(
 def test_waiting_padding_and_skipped_updates_are_named(tmp_path: Path) -> None:
     skipped = [{"type": "skipped", "step": step, "loss": "nan", "gradient_norm": "inf"} for step in range(1, 41)]
     text = section_of(tmp_path / "run", train_line(50, 3.0, padding=0.45, loader_wait=0.2), *skipped)
-    assert "45% of the target tokens in batches are padding" in text
+    assert "45% of the target tokens only fill batches up to their size; there are fewer with larger" in text
     assert "In 20% of the time no batch was ready" in text
     assert "40 updates skipped" in text
     assert "not finite: steps 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …." in text

@@ -22,6 +22,7 @@ from nmt.report.sentence_figures import (
     chosen_sentence,
     head_drawing,
     head_numbers,
+    number_label,
     search_drawing,
     sentence_drawings,
     steps_drawing,
@@ -85,6 +86,12 @@ def test_numbers_of_a_head_multiply_out(variant: dict[str, object]) -> None:
     for axes, matrix in zip(drawing.figure.axes, numbers.values(), strict=True):
         written = [float(text.get_text()) for text in axes.texts]
         assert written == pytest.approx(matrix[:, :4].flatten().tolist(), abs=0.0051)
+
+
+def test_large_numbers_of_a_head_fit_in_their_cells() -> None:
+    """The scores of a model of post-norm with high rates have four digits before the point."""
+    numbers = [0.4142, -2.1, 9.999, 31.1, -263.39, -1048.63]
+    assert [*map(number_label, numbers)] == ["0.41", "-2.10", "10.0", "31.1", "-263", "-1049"]
 
 
 def test_steps_of_a_greedy_search_are_columns_with_a_frame_around_what_is_generated() -> None:

@@ -48,6 +48,7 @@ def open_run(run: RunDirectory, **changes: object) -> None:
     recipe = tiny_recipe(run.path).model_copy(update=changes)
     check_may_continue(recipe, run)
     run.open(recipe)
+    run.record(recipe, Progress())
 
 
 def trained(steps: int = 1, seed: int = 1) -> tuple[LoadedModel, Updater]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nmt.config import Stop
+from nmt.config import Stop, TrainSettings
 from nmt.system.console import Console
 from nmt.training import loop
 from nmt.training.progress import Progress
@@ -95,6 +95,12 @@ def test_first_limit_in_time_counts() -> None:
     last = done.last_step_within(1000, validate_every=50)
     assert last - 100 == pytest.approx(940 / (0.5 + 5 / 50), rel=0.01)
     assert done.last_step_within(60, 50) == 100, "the limit has passed"
+
+
+def test_lower_limit_of_time_is_reached_where_a_higher_one_is() -> None:
+    done = Progress(step=10, validated_at=10, time_limit=120.0, last_step=10)
+    for minutes, reason in ((1, "train.stop.minutes is 1"), (2, "train.stop.minutes is 2"), (3, None)):
+        assert done.reached_limit(TrainSettings(stop=Stop(minutes=minutes))) == reason
 
 
 @pytest.mark.slow
