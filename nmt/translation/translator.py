@@ -109,7 +109,7 @@ class Translator:
             runtime = RuntimeSettings.model_validate({"device": device, "precision": precision, "threads": threads})
         except ValidationError as error:
             raise ConfigError(first_problem(error)) from None
-        if isinstance(others, str | Path) or process_count < 1:
+        if isinstance(others, str | Path) or index(process_count) < 1:
             found = f"{others!r:.60} and {process_count!r:.60}"
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
         directories = [resolve_model(Path(path)) for path in (directory, *others)]
@@ -185,7 +185,7 @@ class Translator:
         if isinstance(lines, str):
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read
-            raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r}")
+            raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r:.60}")
         translations = chain.from_iterable(batch for _, batch in self.translate_batches(checked_lines(lines), chosen))
         return list(translations) if isinstance(lines, Sequence) else translations
 

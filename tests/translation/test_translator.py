@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -476,9 +477,16 @@ def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
     for item in (None, 3, float("nan"), b"the"):
         with pytest.raises(TypeError, match="item 1: expected text"):
             translator.translate([lines[0], item])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="expected text, found b'the'"):
+        translator.translate(b"the")  # type: ignore[arg-type]
     for wrong_lines in (None, 3):
         with pytest.raises(TypeError, match=f"a list or iterator of strings, found {wrong_lines}"):
             translator.translate(wrong_lines)  # type: ignore[call-overload]
+
+
+def test_pickling_a_translator_is_an_error_with_what_to_do(translator: Translator) -> None:
+    with pytest.raises(TypeError, match=r"a translator cannot be pickled, .*: load it in each process"):
+        pickle.dumps(translator.translate)
 
 
 def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, tmp_path: Path) -> None:
@@ -519,3 +527,5 @@ def test_machine_of_a_translator_is_chosen_by_keywords(
     for key, value in (("device", "tpu"), ("precision", "fp8"), ("threads", 0)):
         with pytest.raises(ConfigError, match=f"{key}: found {value!r}"):
             Translator.load(tmp_path / "model", **{key: value})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'float' object"):
+        Translator.load(tmp_path / "model", process_count=1.5)  # type: ignore[arg-type]
