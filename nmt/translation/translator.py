@@ -10,6 +10,7 @@
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress, filterfalse, islice
@@ -297,7 +298,7 @@ class Translator:
     def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
         """Return the texts of a line that are translated one by one, of at most `longest_source` tokens.
 
-        The first unit has the prefix; it joins as many units as the prefix has.
+        The first unit has the prefix; it joins as many units as the prefix has, and those of its items.
         """
         find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
@@ -317,7 +318,12 @@ class Translator:
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
             return [self._unit(part, options, in_title) for part in parts]
-        count = len(units(start, options.longest_source, self._count, options.to))
+        begin, items = Line(placing.text_and_places(start)[0]), Counter(start.items) & Counter(line.items)
+        least = len(units(begin, options.longest_source, self._count, options.to))
+        for count, part in enumerate(parts, start=1):
+            items -= Counter(part.items)
+            if count >= least and not items:
+                break
         begun = begun_unit(joined(parts[:count]), start)
         return [begun, *(self._unit(part, options, in_title) for part in parts[count:])]
 
@@ -429,7 +435,10 @@ class Translator:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
             if unit.prefix.items:
-                unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
+                end, before = len(unit.begin), unit.prefix  # less a space where nothing but items follows the prefix
+                rests = [line.cut([end - line.text[:end].count(ITEM)])[1] for line in unit.lines]
+                bare = before._replace(text=before.text.rstrip())
+                unit.lines = [joined([before if rest.text[:1].isalnum() else bare, rest]) for rest in rests]
 
 
 def engine_for(models: Sequence[LoadedModel], runtime: RuntimeSettings, threads: int | None) -> Engine:

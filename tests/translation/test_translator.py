@@ -336,6 +336,16 @@ class TestPrefixes:
         (free,) = translator.translate(lines[:1], options)
         assert together[9].text == free.text, "an empty prefix is no constraint"
 
+    @pytest.mark.parametrize("prefix", ["{0}", "Il {1}", "Il gatto {0}", "Ciao <b>", "Il"])
+    def test_items_of_a_prefix_are_not_repeated_and_keep_their_spaces(
+        self, translator: Translator, prefix: str
+    ) -> None:
+        line = "{0} The cat sleeps. On the <b>mat</b> is {1} dog."
+        (begun,) = translator.translate_lines([line], translator.options(overrides=SHORT_OUTPUT), [prefix])
+        assert begun.text.startswith(prefix)
+        assert [begun.text.count(item) for item in ("{0}", "{1}", "<b>", "</b>")] == [1, 1, 1, 1]
+        assert not re.search(r"\w\{|\}\w", begun.text.removeprefix(prefix))
+
     def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
         options = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false", "decode.typography=false"])
         tokenizer = translator.tokenizers.target
