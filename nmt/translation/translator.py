@@ -113,7 +113,8 @@ class Translator:
         if isinstance(others, str | Path) or index(process_count) < 1:
             found = f"{others!r:.60} and {process_count!r:.60}"
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
-        directories = [resolve_model(Path(path)) for path in (directory, *others)]
+        paths = [Path(path) for path in (directory, *others)]
+        directories = [resolve_model(path) for path in paths]
         if on_cpu := is_cpu(device):
             models = [read_model(path) for path in directories]
         else:
@@ -122,7 +123,7 @@ class Translator:
 
             chosen = choose_device(runtime)
             on_cpu, models = chosen.type == "cpu", [load_model(path, chosen) for path in directories]
-        check_same_vocabulary([Path(directory), *map(Path, others)], [model.tokenizers for model in models])
+        check_same_vocabulary(paths, [model.tokenizers for model in models])
         if on_cpu and process_count > 1 and not can_fork():
             process_count, threads = 1, process_count
         return cls(models[0], runtime, models[1:], process_count, 1 if process_count > 1 else threads)
@@ -183,6 +184,7 @@ class Translator:
         if options is not None and choices:
             raise TypeError(f"translate: give options, or {', '.join(choices)}, not both")
         chosen = self.options(**choices) if options is None else checked_options(options)
+        self.languages.chosen_target(chosen.to, "to")  # options may be those of another translator
         if isinstance(lines, str):
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read

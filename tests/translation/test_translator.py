@@ -494,6 +494,12 @@ def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
             translator.translate(wrong_lines)  # type: ignore[call-overload]
 
 
+def test_options_of_a_translator_into_another_language_are_refused(loaded: LoadedModel, translator: Translator) -> None:
+    other = Translator(replace(loaded, languages=Languages(source="en", target=("fr",))))
+    with pytest.raises(ConfigError, match="to: found fr, expected it"):
+        translator.translate("the cat sleeps .", other.options())
+
+
 def test_pickling_a_translator_is_an_error_with_what_to_do(translator: Translator) -> None:
     with pytest.raises(TypeError, match=r"a translator cannot be pickled, .*: load it in each process"):
         pickle.dumps(translator.translate)
@@ -523,6 +529,8 @@ def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, 
         translator.translate_file(tmp_path / "absent", tmp_path / "out")
     with pytest.raises(TypeError, match="column, exclude: expected lists of names or numbers, found 'en'"):
         translator.translate_file(tmp_path / "a.csv.gz", tmp_path / "out", column="en")
+    with pytest.raises(TypeError, match=r"into: expected one of them, found \['it'\]"):
+        translator.translate_file(tmp_path / "a.csv.gz", tmp_path / "out", column=["en"], into=["it"])  # type: ignore[arg-type]
 
 
 def test_machine_of_a_translator_is_chosen_by_keywords(
