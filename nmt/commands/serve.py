@@ -2,11 +2,13 @@
 
 import logging
 import re
+import resource
 import signal
 import socket
 import sys
 from contextlib import closing, suppress
-from functools import partial
+from errno import EMFILE, ENFILE
+from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,6 +50,7 @@ def serve(request: ServeRequest, console: Console) -> None:
                 translator.translate("a", to=translator.languages.target[0])  # the first translation takes longer
         probabilities("")  # reads the model of py3langid
         collect_garbage_rarely()
+        _permit_open_files(console)
         logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs warnings in another format
         with TemporaryDirectory(prefix="nmt-serve-") as folder:
             log = (lambda line: None) if console.quiet else partial(print, file=sys.stderr, flush=True)
@@ -81,6 +84,21 @@ def listening_socket(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"--host {host} --port {port}: cannot listen: {error}; give another address or port"
         ) from None
+
+
+def _permit_open_files(console: Console) -> None:
+    """Raise the limit of open files for all connections; warn once where it is reached, as asyncio does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * _CONNECTIONS)), hard))
+    warn = cache(console.warn)
+
+    def is_other(record: logging.LogRecord) -> bool:
+        if not record.exc_info or getattr(record.exc_info[1], "errno", None) not in (EMFILE, ENFILE):
+            return True
+        warn("further connections wait: too many files are open; raise the limit (ulimit -n, LimitNOFILE of systemd)")
+        return False
+
+    logging.getLogger("asyncio").addFilter(is_other)
 
 
 def _settings(request: ServeRequest, listener: socket.socket) -> Settings:

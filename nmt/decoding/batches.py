@@ -84,7 +84,11 @@ def in_threads(
         return list(map(function, batches))
     pool = ThreadPoolExecutor(threads, initializer=begin)
     try:
-        return list(pool.map(function, batches))
+        try:
+            results = pool.map(function, batches)
+        except RuntimeError:  # a pool takes no work after the end of the main thread, while this one translates
+            results = map(function, batches)
+        return list(results)
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from nmt.decoding.batches import balanced_batches, in_batches, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
@@ -29,6 +29,9 @@ class Engine(ABC):
     threads: int  # among which batches are divided
     # the function that computes requests of workers; None if workers compute everything themselves
     answer: Callable[[Sequence[Any]], list[Any]] | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a translator cannot be pickled, nor copied with its models: load it in each process")
 
     @property
     def problem(self) -> str | None:

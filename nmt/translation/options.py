@@ -171,7 +171,7 @@ def checked_options(options: object) -> TranslateOptions:
 
 def checked_lines(lines: Iterable[object]) -> Iterator[str]:
     """Yield lines. Raises TypeError for a line that is not a string."""
-    for index, line in enumerate(lines):
+    for index, line in enumerate([lines] if isinstance(lines, bytes) else lines):
         if not isinstance(line, str):
             raise TypeError(f"item {index}: expected text, found {line!r:.60}; leave it out, or replace it by ''")
         yield line

@@ -123,10 +123,18 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     ends = accumulate(len(piece if isinstance(piece, str) else piece.text) for piece in read(text).pieces())
     spans = list(pairwise(ends))[::2]
     starts = {i: next((a if i in pairs else b for a, b in spans if a < at < b), at) for i, at in starts.items()}
+    # nor is the word that a prefix begins
+    begin = next((max(begin, without_marks(text, a, b)[1]) for a, b in word_spans(text) if a < begin < b), begin)
     order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
-    for _, start in order:
-        result += text[position:start] + ITEM
-        position = start
+    texts, of_pairs = line.text.split(ITEM), {*pairs, *closings}
+    for index, start in order:
+        result, position = result + text[position:start], start
+        left, right = texts[index][-1:], texts[index + 1][:1]
+        if index not in of_pairs:  # the spaces beside a single item
+            result += " " * (left == " " and result[-1:].strip() != "")
+        result += ITEM
+        if index not in of_pairs:
+            result += " " * (left in ("", " ") and right == " " and text[start : start + 1].isalnum())
     return Line(result + text[position:], tuple(line.items[index] for index, _ in order))
 
 

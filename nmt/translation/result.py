@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nmt.text.content import NO_DIFF, ContentDiff
-from nmt.text.items import NO_TEXT, Line, joined
+from nmt.text.items import ITEM, NO_TEXT, Line, joined
 from nmt.text.normalize import normalize
 from nmt.text.words import Links, joined_links, pharaoh
 from nmt.translation import placing
@@ -111,6 +111,9 @@ def plain_json(content: object) -> str:
 def begun_unit(part: Line, prefix: Line) -> Unit:
     """Return a unit whose translation begins with a prefix, which may have some of its items already."""
     core, after = part.cut([len(part.text.rstrip())])
+    if prefix.text.endswith(ITEM) and (last := prefix.items[-1]) in core.items:
+        following = core.text.split(ITEM)[core.items.index(last) + 1][:1]
+        prefix = prefix._replace(text=prefix.text + " " * (last.role != "opening" and not following.isalnum()))
     for item in prefix.items:
         core = core.without(item)
     return Unit(NO_TEXT, core, after, prefix, placing.text_and_places(core)[0])

@@ -10,6 +10,7 @@
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress, filterfalse, islice
@@ -109,10 +110,11 @@ class Translator:
             runtime = RuntimeSettings.model_validate({"device": device, "precision": precision, "threads": threads})
         except ValidationError as error:
             raise ConfigError(first_problem(error)) from None
-        if isinstance(others, str | Path) or process_count < 1:
+        if isinstance(others, str | Path) or index(process_count) < 1:
             found = f"{others!r:.60} and {process_count!r:.60}"
             raise TypeError(f"others, process_count: expected a list of models and 1 or more, found {found}")
-        directories = [resolve_model(Path(path)) for path in (directory, *others)]
+        paths = [Path(path) for path in (directory, *others)]
+        directories = [resolve_model(path) for path in paths]
         if on_cpu := is_cpu(device):
             models = [read_model(path) for path in directories]
         else:
@@ -121,7 +123,7 @@ class Translator:
 
             chosen = choose_device(runtime)
             on_cpu, models = chosen.type == "cpu", [load_model(path, chosen) for path in directories]
-        check_same_vocabulary([Path(directory), *map(Path, others)], [model.tokenizers for model in models])
+        check_same_vocabulary(paths, [model.tokenizers for model in models])
         if on_cpu and process_count > 1 and not can_fork():
             process_count, threads = 1, process_count
         return cls(models[0], runtime, models[1:], process_count, 1 if process_count > 1 else threads)
@@ -182,10 +184,11 @@ class Translator:
         if options is not None and choices:
             raise TypeError(f"translate: give options, or {', '.join(choices)}, not both")
         chosen = self.options(**choices) if options is None else checked_options(options)
+        self.languages.chosen_target(chosen.to, "to")  # options may be those of another translator
         if isinstance(lines, str):
             return self.translate_lines([lines], chosen)[0]
         if not isinstance(lines, Iterable):  # at once, not when the result is read
-            raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r}")
+            raise TypeError(f"translate: expected a string, or a list or iterator of strings, found {lines!r:.60}")
         translations = chain.from_iterable(batch for _, batch in self.translate_batches(checked_lines(lines), chosen))
         return list(translations) if isinstance(lines, Sequence) else translations
 
@@ -297,7 +300,7 @@ class Translator:
     def _units(self, source: str | Line, prefix: str, options: TranslateOptions) -> list[Unit]:
         """Return the texts of a line that are translated one by one, of at most `longest_source` tokens.
 
-        The first unit has the prefix; it joins as many units as the prefix has.
+        The first unit has the prefix; it joins as many units as the prefix has, and those of its items.
         """
         find = read if options.search.protect else lambda text: Line(visible(text))
         line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
@@ -317,7 +320,12 @@ class Translator:
         parts = units(line, options.longest_source, self._count, self.languages.source) or [line]
         if not prefix:
             return [self._unit(part, options, in_title) for part in parts]
-        count = len(units(start, options.longest_source, self._count, options.to))
+        begin, items = Line(placing.text_and_places(start)[0]), Counter(start.items) & Counter(line.items)
+        least = len(units(begin, options.longest_source, self._count, options.to))
+        for count, part in enumerate(parts, start=1):
+            items -= Counter(part.items)
+            if count >= least and not items:
+                break
         begun = begun_unit(joined(parts[:count]), start)
         return [begun, *(self._unit(part, options, in_title) for part in parts[count:])]
 
@@ -432,7 +440,10 @@ class Translator:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
             if unit.prefix.items:
-                unit.lines = [joined([unit.prefix, line.cut([len(unit.begin)])[1]]) for line in unit.lines]
+                end, before = len(unit.begin), unit.prefix  # less a space where nothing but items follows the prefix
+                rests = [line.cut([end - line.text[:end].count(ITEM)])[1] for line in unit.lines]
+                bare = before._replace(text=before.text.rstrip())
+                unit.lines = [joined([before if rest.text[:1].isalnum() else bare, rest]) for rest in rests]
 
 
 def engine_for(models: Sequence[LoadedModel], runtime: RuntimeSettings, threads: int | None) -> Engine:

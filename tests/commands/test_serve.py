@@ -1,11 +1,14 @@
 """`nmt serve`: signals end it after the accepted requests; options that cannot work are explained."""
 
 import json
+import logging
 import re
+import resource
 import signal
 import socket
 import subprocess
 from contextlib import ExitStack
+from errno import EMFILE
 from pathlib import Path
 from threading import Thread
 from urllib.request import Request, urlopen
@@ -13,7 +16,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from nmt.commands.requests import ServeRequest
-from nmt.commands.serve import _settings, listening_socket
+from nmt.commands.serve import _permit_open_files, _settings, listening_socket
+from nmt.system.console import Console
 from tests.builders import run_command, save_model, tiny_loaded_model, write_lines
 
 
@@ -74,6 +78,25 @@ def test_connections_send_small_packets_at_once() -> None:
         client = socket.create_connection(listener.getsockname())
         with client, listener.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_too_many_open_files_are_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """asyncio prints a traceback for each connection that waits: megabytes of them in a second."""
+    log, limits = logging.getLogger("asyncio"), resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(log, "filters", [])
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 256), limits[1]))
+        _permit_open_files(Console())
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(2048, limits[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    for error in (OSError(EMFILE, "Too many open files"), OSError(EMFILE, "Too many open files"), ValueError()):
+        log.error("an error", exc_info=error)
+    log.error("another error")
+    assert capsys.readouterr().err.count("further connections wait: too many files are open") == 1
+    assert [record.message for record in caplog.records] == ["an error", "another error"]
 
 
 def test_loopback_requires_known_hosts_and_other_addresses_do_not(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from nmt.config import RuntimeSettings
+from nmt.decoding.batches import in_threads
 from nmt.decoding.engine import NativeEngine, RemoteEngine
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Pair
@@ -162,3 +163,8 @@ def test_a_remote_engine_sends_no_request_without_sentences(native: NativeEngine
     requests = list[object]()
     remote = RemoteEngine(native, requests.append)
     assert remote.search([], SearchOptions()) == remote.force([], 100) == requests == []
+
+
+def test_batches_of_a_thread_that_outlives_the_main_thread_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)  # as at the end of the main thread
+    assert in_threads(sum, [[1, 2], [3], []], threads=2) == [3, 3, 0]

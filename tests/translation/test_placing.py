@@ -98,7 +98,8 @@ def test_every_item_is_placed_once_and_nested(line: Line, text: str, begin: int,
     begin = min(begin, len(text))
     placed = place(line, text, [(i, j) for i, j in links if j < len(words(text))], begin)
     assert Counter(placed.items) == Counter(line.items)
-    assert placed.text.replace(ITEM, "") == text
+    assert placed.text.replace(ITEM, "") == text or " " in line.text  # whose spaces beside items stay
+    assert placed.text.replace(ITEM, "").replace(" ", "") == text.replace(" ", "")
     assert ITEM not in placed.text[:begin]
     pairs = [sorted((each.items[a], each.items[b]) for a, b in pairs_of(each.items).items()) for each in (line, placed)]
     assert pairs[0] == pairs[1] or not is_nested(line)
@@ -166,6 +167,17 @@ def test_terms_replace_the_words_aligned_with_theirs(
 ) -> None:
     start = line.index("wine")
     assert place_terms(text, [Term(term, start, start + 4)], line, links) == expected
+
+
+def test_spaces_beside_an_item_of_a_word_stay() -> None:
+    for line, expected in (
+        ("Tom ® is here.", "Tom ® è qui."), ("Tom® is here.", "Tom® è qui."), ("Tom is here ®.", "Tom è qui ®."),
+    ):  # fmt: skip
+        assert str(place(read(line), "Tom è qui.", DIAGONAL)) == expected
+
+
+def test_items_follow_the_word_that_a_prefix_begins() -> None:
+    assert str(place(read("{0} Hello"), "Ciao a te", [(0, 0)], begin=2)) == "Ciao{0} a te"
 
 
 def test_pairs_and_terms_follow_the_prefix() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -335,6 +336,16 @@ class TestPrefixes:
         (free,) = translator.translate(lines[:1], options)
         assert together[9].text == free.text, "an empty prefix is no constraint"
 
+    @pytest.mark.parametrize("prefix", ["{0}", "Il {1}", "Il gatto {0}", "Ciao <b>", "Il"])
+    def test_items_of_a_prefix_are_not_repeated_and_keep_their_spaces(
+        self, translator: Translator, prefix: str
+    ) -> None:
+        line = "{0} The cat sleeps. On the <b>mat</b> is {1} dog."
+        (begun,) = translator.translate_lines([line], translator.options(overrides=SHORT_OUTPUT), [prefix])
+        assert begun.text.startswith(prefix)
+        assert [begun.text.count(item) for item in ("{0}", "{1}", "<b>", "</b>")] == [1, 1, 1, 1]
+        assert not re.search(r"\w\{|\}\w", begun.text.removeprefix(prefix))
+
     def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
         options = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false", "decode.typography=false"])
         tokenizer = translator.tokenizers.target
@@ -476,9 +487,22 @@ def test_keywords_choose_what_options_choose(loaded: LoadedModel) -> None:
     for item in (None, 3, float("nan"), b"the"):
         with pytest.raises(TypeError, match="item 1: expected text"):
             translator.translate([lines[0], item])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="expected text, found b'the'"):
+        translator.translate(b"the")  # type: ignore[arg-type]
     for wrong_lines in (None, 3):
         with pytest.raises(TypeError, match=f"a list or iterator of strings, found {wrong_lines}"):
             translator.translate(wrong_lines)  # type: ignore[call-overload]
+
+
+def test_options_of_a_translator_into_another_language_are_refused(loaded: LoadedModel, translator: Translator) -> None:
+    other = Translator(replace(loaded, languages=Languages(source="en", target=("fr",))))
+    with pytest.raises(ConfigError, match="to: found fr, expected it"):
+        translator.translate("the cat sleeps .", other.options())
+
+
+def test_pickling_a_translator_is_an_error_with_what_to_do(translator: Translator) -> None:
+    with pytest.raises(TypeError, match=r"a translator cannot be pickled, .*: load it in each process"):
+        pickle.dumps(translator.translate)
 
 
 def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, tmp_path: Path) -> None:
@@ -505,6 +529,8 @@ def test_files_are_translated_line_by_line_or_as_documents(loaded: LoadedModel, 
         translator.translate_file(tmp_path / "absent", tmp_path / "out")
     with pytest.raises(TypeError, match="column, exclude: expected lists of names or numbers, found 'en'"):
         translator.translate_file(tmp_path / "a.csv.gz", tmp_path / "out", column="en")
+    with pytest.raises(TypeError, match=r"into: expected one of them, found \['it'\]"):
+        translator.translate_file(tmp_path / "a.csv.gz", tmp_path / "out", column=["en"], into=["it"])  # type: ignore[arg-type]
 
 
 def test_machine_of_a_translator_is_chosen_by_keywords(
@@ -519,3 +545,5 @@ def test_machine_of_a_translator_is_chosen_by_keywords(
     for key, value in (("device", "tpu"), ("precision", "fp8"), ("threads", 0)):
         with pytest.raises(ConfigError, match=f"{key}: found {value!r}"):
             Translator.load(tmp_path / "model", **{key: value})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'float' object"):
+        Translator.load(tmp_path / "model", process_count=1.5)  # type: ignore[arg-type]

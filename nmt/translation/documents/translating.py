@@ -111,8 +111,9 @@ def translate_file(
     **choices: Unpack[Choices],
 ) -> list[str]:
     """Translate a file of any supported format into another file, see `Translator.translate_file`."""
-    if isinstance(columns, str | int) or isinstance(excluded, str):
-        raise TypeError(f"column, exclude: expected lists of names or numbers, found {columns!r:.60}, {excluded!r:.60}")
+    if isinstance(columns, str | int) or isinstance(excluded, str) or not isinstance(into, str | int | None):
+        found = f"{columns!r:.60}, {excluded!r:.60}; into: expected one of them, found {into!r:.60}"
+        raise TypeError(f"column, exclude: expected lists of names or numbers, found {found}")
     check_output(output, [split_member(source)[0]])
     options = translator.options(**choices)
     for name, is_chosen in (("n_best", options.search.n_best > 1), ("alignment", options.alignment)):
