@@ -411,6 +411,7 @@ def test_prepare_prints_on_stderr(recipe: Path) -> None:
     assert (recipe.parent / "run" / "prepared" / "manifest.json").exists()
     assert "is current" in run_command("prepare", "-c", recipe).stderr
     assert "(--force)" in run_command("prepare", "-c", recipe, "--force").stderr
+    assert "(--rejected)" in run_command("prepare", "-c", recipe, "--rejected", recipe.parent / "rejected.tsv").stderr
     assert run_command("prepare", "-c", recipe, "--force", "--quiet").stderr == ""
 
 

@@ -161,9 +161,9 @@ def _held_out(
     chosen = list(islice(choose(profile.sample, _pairs(train, languages), others), total := sum(sizes.values())))
     if len(chosen) < total or 2 * total > usable:
         raise DataError(
-            f"{names}: too few different sentences of at most 1,000 characters that are in at most {MOST_PAIRS} pairs, "
-            "differ from their translations, and are not in a text of --valid or --test, to hold out "
-            f"{total:,} pairs, which may be half of the text; remove repeated lines, give a smaller "
+            f"{names}: too few different sentences of at most 1,000 characters that are decoded right, in at most "
+            f"{MOST_PAIRS} pairs, differ from their translations, and are not in a text of --valid or --test, to hold "
+            f"out {total:,} pairs, which may be half of the text; remove repeated lines, give a smaller "
             "--valid-size and --test-size, or these texts with --valid and --test"
         )
     rest = iter(chosen)

@@ -44,17 +44,17 @@ def prepare(
     that cannot be made, or a folder with other files only.
     """
     directory, initial = recipe.prepared_directory, recipe.train.init_from
-    force = force or rejected is not None
+    forced = "--force" if force else "" if rejected is None else "--rejected"
     if initial is not None and initial_files(initial):  # it may be gone when a run is resumed
         initial_tokenizers(recipe, initial)  # check the recipe against it, also if the corpus is current
-    corpus, _ = _current_corpus(recipe, console, force)
+    corpus, _ = _current_corpus(recipe, console, forced)
     if corpus is None:
         with console.status("checking the texts"):
             _check_files(recipe, rejected)
         PREPARED.check(directory)
         lock = lock_folder(directory, lambda holder: console.info(f"{directory}: waiting for {holder}"), console.warn)
         with disk_errors(directory), lock:
-            corpus, reason = _current_corpus(recipe, console, force)  # another process may have prepared it meanwhile
+            corpus, reason = _current_corpus(recipe, console, forced)  # another process may have prepared it meanwhile
             if corpus is None:
                 console.info(f"preparing {directory} ({reason})")
                 return _prepare(recipe, console, rejected, mapped, check)
@@ -65,11 +65,11 @@ def prepare(
     return corpus
 
 
-def _current_corpus(recipe: Recipe, console: Console, force: bool) -> tuple[PreparedCorpus | None, str]:
+def _current_corpus(recipe: Recipe, console: Console, forced: str) -> tuple[PreparedCorpus | None, str]:
     """Return the prepared corpus of a recipe, or the reason to prepare it."""
     reason = why_stale(recipe)  # also with --force: it raises an error for a manifest of another program
-    if force:
-        reason = "--force"
+    if forced:
+        reason = reason or forced
     elif reason is None:
         try:
             with console.status("comparing the prepared corpus with its digests"):

@@ -139,7 +139,8 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     if not evidence:
         return None
     detected = [primary_code(code) if code else language_of(text) for code, text in zip(wrong, texts, strict=True)]
-    swapped = _shows(detected, LanguagePair(codes[1], codes[0]))
+    have_text = all(any(map(str.isalpha, "".join(text))) for text in texts)  # no column of numbers, nor an empty one
+    swapped = have_text and _shows(detected, LanguagePair(codes[1], codes[0]))
     return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped)
 
 

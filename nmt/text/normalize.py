@@ -16,11 +16,12 @@ from nmt.text.languages import UNSPACED, UNSPACED_TEXT, script_of
 # Format characters that change the visible text are kept: the joiners U+200C and U+200D of Persian, Hindi and emoji,
 # the visible signs of Arabic, Syriac and Kaithi, the layout of hieroglyphs and shorthand, tags of emoji flags.
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+    "[\x00-\x08\x0e-\x1b\x7f"
     "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
     "\U0001d173-\U0001d17a\U000e0001"
     "\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)) + "]+"
 )
+_MISREAD = re.compile("[\x80-\x84\x86-\x9f]")  # Windows-1252 that was read as Latin-1
 _LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
 _APOSTROPHE = re.compile(f"(?<=[{_LETTER}])[`´](?=[{_LETTER}])")
 _UNSPACED_MARKS = UNSPACED_TEXT.removesuffix(UNSPACED)
@@ -36,14 +37,16 @@ _WHITE_SPACE = re.compile(r"[^\S ]")
 
 
 def visible(text: str) -> str:
-    """Return `text` without invisible characters; white space of all kinds becomes spaces.
+    r"""Return `text` without invisible characters; white space of all kinds becomes spaces.
 
+    Control characters from U+0080 are those of Windows-1252, as browsers read Latin-1: `l\x92acqua` is `l’acqua`.
     An unpaired surrogate, which UTF-8 cannot encode, becomes U+FFFD.
     """
     if text.isprintable():  # then there are neither surrogates nor characters to remove
         return text
     if _SURROGATE.search(text):
         text = text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    text = _MISREAD.sub(lambda match: match[0].encode("latin-1").decode("cp1252", "ignore"), text)
     return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", text))
 
 

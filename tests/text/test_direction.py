@@ -152,6 +152,9 @@ def test_wrong_files_of_other_texts_are_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "v.it", *[ENGLISH] * 100)
     with pytest.raises(DataError, match=r"data\.valid: (.|\n)*v\.en: expected en(.|\n)*exchange `source` and `target`"):
         check(tmp_path, valid={"source": "v.en", "target": "v.it"})
-    write_tsv(tmp_path / "wrong.tsv", [(ENGLISH, ENGLISH)] * 100)
-    with pytest.raises(DataError, match=r"target: expected it (.|\n)*Name other files, set the `columns` of a table"):
-        check(tmp_path, test={"file": "wrong.tsv"})
+    for source in (ENGLISH, "17", ""):  # also a column of numbers, or an empty one, before the text
+        write_tsv(tmp_path / "wrong.tsv", [(source, ENGLISH)] * 100)
+        with pytest.raises(
+            DataError, match=r"target: expected it (.|\n)*Name other files, set the `columns` of a table"
+        ):
+            check(tmp_path, test={"file": "wrong.tsv"})

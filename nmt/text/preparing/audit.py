@@ -12,14 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
+from itertools import chain
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config import CorpusFile, Filters, LanguagePair
 from nmt.system.console import counted
+from nmt.text.content import content_diff
 from nmt.text.corpus import SAMPLE
-from nmt.text.languages import Variant, other_variant, script_of, variant_of, wrong_language
+from nmt.text.languages import Variant, other_variant, primary_code, script_of, variant_of, wrong_language
 from nmt.text.manifest import UnusableCorpusError
 from nmt.text.normalize import PIECES, normalize
 from nmt.text.preparing.rules import damage, letters
@@ -30,9 +32,12 @@ _LEAST_LINES = 100  # with fewer only damage is found
 _CASED = ("Latin", "Cyrillic", "Greek", "Armenian")
 _TOKENIZED = re.compile(r"(?<=\w) (?:[.,]|['’](?:s|re|ve|ll|d|m|t)|n't)(?= |$)")  # French has spaces before ? ! : ;
 _EXAMPLES = 3  # of a finding; a property needs more lines than these
+_LEAST_REPEATED = 10  # different lines beside a repeated one
 _LEAST_SHARED = 0.05  # share of the validation pairs that are in the test text
+_JUDGED = 1_000  # lines of a sample for what takes long
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')  # as in CSV, with doubled quotes inside
 _ENTITY = re.compile(r"&(?:#\d+|#x[\da-f]+|[a-z]\w+);", re.I)
+_WITHOUT_ACCENT = re.compile(r"\b(?:(?:perch|poich|cio)e|piu|puo|citta|gia|cosi)\b|\be['’](?!\w)", re.I)  # Italian
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def findings(
         remarks.append(Remark(corpus, text))
     for name, code in (("source", languages.source), ("target", languages.target)):
         lines = [(pair.line, getattr(pair, name)) for pair in sample]
-        for trait in _properties(code, filters):
+        for trait in chain(_properties(code, filters), _properties_of_pairs(sample, name)):
             judged = lines[:: -(-len(lines) // trait.judged)]
             shown = [f"line {number}: {line}" for number, line in judged if trait.shows(line)]
             share = f"{len(shown) / len(judged):.1%} of the lines"
@@ -104,29 +109,50 @@ def shared_pairs(valid: Sequence[SentencePair], test: Sequence[SentencePair]) ->
 
 def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
     script = script_of(code)
+    text = "has no letters in {}: if these are numbers or ids, `columns` states which columns have the text"
+    yield _Property(lambda line: not any(map(str.isalpha, line)), 0.02, text)
     if filters is not None and not filters.language and "language" not in filters.keep:
         text = "is in another language in {}: data.filters.language: true removes such pairs"
-        yield _Property(lambda line: wrong_language(normalize(line), code), 0.005, text, 1_000, "language")
+        yield _Property(lambda line: wrong_language(normalize(line), code), 0.005, text, _JUDGED, "language")
     advice = "convert the file again; the rule damaged removes such pairs from training text only"
     yield _Property(damage, 0, f"is decoded wrongly in {{}}: {advice}")
     advice = "another program divided it into pieces; join them, since nmt makes its own"
-    yield _Property(PIECES.search, 0.2, f"has the marks of pieces in {{}}: {advice}")
+    yield _Property(PIECES.search, 0.02, f"has the marks of pieces in {{}}: {advice}")
     advice = "replace them by their characters, as html.unescape of Python does, or users' text differs from it"
     yield _Property(_has_entity, 0.02, f"has entities of HTML in {{}}: {advice}")
     advice = "quotes around a whole line are those of CSV; remove them, or give the file a name that ends in .csv"
     yield _Property(_QUOTED.fullmatch, 0.8, f"is in quotes in {{}}: {advice}")
+    yield _Property(lambda line: '""' in line[1:-1] and _QUOTED.fullmatch(line), 0.002, f'has `""` in {{}}: {advice}')
+    if primary_code(code) == "it":
+        text = "has `e'`, `perche` and the like in {}: write è and perché, or a model writes both"
+        yield _Property(_WITHOUT_ACCENT.search, 0.005, text)
     if script in _CASED:
         text = "has no capital letters: a model trained on it outputs small letters only"
         yield _Property(lambda line: line == line.lower(), 0.99, text)
     if script not in ("Han", "Japanese"):  # whose spaces are removed
         advice = "a tokenizer put spaces before punctuation; detokenize it, or users' text differs from it"
-        yield _Property(_TOKENIZED.search, 0.2, f"is tokenized in {{}}: {advice}")
+        yield _Property(_TOKENIZED.search, 0.05, f"is tokenized in {{}}: {advice}")
     if script == "Han" and (filters is None or filters.han_variants == "keep"):
         expected = variant_of(code, ()) or "Simplified"
         other: Variant = "Traditional" if expected == "Simplified" else "Simplified"
         advice = "data.filters.han_variants converts such lines; if the whole text is to be in it, set the language"
         text = f"is {other} Chinese in {{}}: {advice} to {'zh-Hant' if other == 'Traditional' else 'zh-Hans'}"
         yield _Property(lambda line: _is_other_variant(line, expected, other), 0.02, text)
+
+
+def _properties_of_pairs(sample: Sequence[SentencePair], name: str) -> Iterator[_Property]:
+    """Yield the properties of a side that its lines show by what is beside them."""
+    different = {(pair.source, pair.target) for pair in sample}
+    counts = Counter(pair[name == "target"] for pair in different)
+    repeated = {line for line, count in counts.items() if count > max(_LEAST_REPEATED, 0.01 * len(sample))}
+    text = "is the same beside different sentences in {}: remove such lines, which pages have in place of a translation"
+    yield _Property(repeated.__contains__, 0.01, text)
+    if name == "target":
+        judged = sample[:: -(-len(sample) // _JUDGED)]
+        pairs = ((source, target) for source, target, _ in judged if not _has_entity(target))
+        surplus = {target for source, target in pairs if content_diff(source, target).surplus}
+        text = "has tags, addresses or placeholders that the source lacks in {}: a model learns to invent them"
+        yield _Property(surplus.__contains__, 0.02, text, _JUDGED)
 
 
 def _has_entity(line: str) -> bool:

@@ -78,13 +78,13 @@ class LengthRatio:
 
 
 # UTF-8 read as Windows-1252 or Latin-1. One misread character of Latin-1 or of punctuation is evidence, unless it
-# follows a capital (`MANHÃ…` is Portuguese). Other alphabets need two in a row: `né»…` may be an accented
-# letter before punctuation.
+# follows a capital and may be punctuation (`MANHÃ…` is Portuguese). Other alphabets need two in a row: `né»…` may be an
+# accented letter before punctuation.
 _CONTINUATION = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
 _SUSPICIOUS = re.compile(f"[ÂÃÄÅÎÏÐÑ×ØÙà-í]{_CONTINUATION}|\ufffd|锟斤拷")
 _DAMAGED = re.compile(
-    f"\ufffd|锟斤拷|(?<![A-ZÀ-Þ])[ÂÃ]{_CONTINUATION}|â[\x80€]{_CONTINUATION}|(?:[ÄÅÎÏÐÑ×ØÙ]{_CONTINUATION}){{2,}}"
-    f"|(?:[à-í]{_CONTINUATION}{{2}}){{2,}}"
+    f"\ufffd|锟斤拷|(?<![A-ZÀ-Þ])[ÂÃ]{_CONTINUATION}|[ÂÃ][\x80-\x9f¡-©¬±´-¶¸¼-¿]|â[\x80€]{_CONTINUATION}"
+    f"|(?:[ÄÅÎÏÐÑ×ØÙ]{_CONTINUATION}){{2,}}|(?:[à-í]{_CONTINUATION}{{2}}){{2,}}"
 )
 _LEAST_CHARACTERS, _LEAST_SPACES = 20, 3  # of a source that a target may not contain; a shorter one may be a name
 _TEXT_BYTES = bytes(code for code in range(0x100) if code >= 0x80 or chr(code).isalpha() or chr(code).isspace())

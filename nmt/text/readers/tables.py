@@ -49,8 +49,8 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
             expected = f"{most}, since source and target are the columns {source + 1}, {target + 1}"
             raise DataError(
                 f"{path}:{number}: found {shape}, expected at least {expected}: {shortened('	'.join(cells))!r}. "
-                "Correct or remove the line; or set `columns` of this corpus in the recipe, or rename a file in "
-                "another format (.csv, .jsonl, .tmx, .xlf, .po)"
+                "Correct or remove the line; or set `columns` of this corpus in the recipe, name two files of one "
+                "language each, or rename a file in another format (.csv, .jsonl, .tmx, .xlf, .po)"
             )
         else:
             yield SentencePair("", "", number)

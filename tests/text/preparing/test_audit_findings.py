@@ -44,6 +44,14 @@ LANGUAGES = LanguagePair("en", "it")
             r"the source \(en\) has entities of HTML in 100\.0% of the lines: ",
         ),
         (f"{ENGLISH} R&D; &brandName; ?a=1&copy=2", ITALIAN, "it", ""),
+        (ENGLISH, ITALIAN.replace("é", "e"), "it", r"the target \(it\) has `e'`, `perche` and the like in 100\.0%"),
+        (
+            ENGLISH,
+            f"{ITALIAN} <br/>",
+            "it",
+            r"the target \(it\) has tags, addresses or placeholders that the source lacks",
+        ),
+        (f"{ENGLISH} <br/>", f"<br/>{ITALIAN}", "it", ""),
         (f'"{ENGLISH}"', f'"Sì" e "{ITALIAN}"', "it", r"the source \(en\) is in quotes in 100\.0% of the lines: "),
         (ENGLISH, " ".join(CHINESE), "zh", ""),  # the spaces are removed
         (ENGLISH, TRADITIONAL, "zh", r"the target \(zh\) is Traditional Chinese in 100\.0% of the lines: "),
@@ -67,6 +75,26 @@ def test_lines_in_another_language_are_found_unless_a_rule_removes_them() -> Non
     assert finding.examples[0] == f"line 7: {TEXTS['fr']}"
     assert findings("train.tsv", LANGUAGES, pairs, Filters(language=True)) == []
     assert findings("train.tsv", LANGUAGES, pairs, Filters(keep=("language",))) == []
+
+
+@pytest.mark.parametrize("share", [0.05, 1.0])
+@pytest.mark.parametrize(
+    ("planted", "expected"),
+    [
+        ("Leggi tutto sul nostro sito.", "the target (it) is the same beside different sentences in "),
+        ('"""Ciao {}"" disse"', 'the target (it) has `""` in '),
+        ("1972", "the target (it) has no letters in "),
+        ("Un ▁altro ▁testo {}.", "the target (it) has the marks of pieces in "),
+        ("Un altro <unk> testo {}.", "the target (it) has tags, addresses or placeholders that the source lacks in "),
+    ],
+)
+def test_what_a_part_of_the_targets_has_is_found(planted: str, expected: str, share: float) -> None:
+    rows = demo_pairs(1000)
+    pairs = [SentencePair(row[0], row[1], line) for line, row in enumerate(rows)]
+    every = round(1 / share)
+    pairs = [pair._replace(target=planted.format(pair.line)) if pair.line % every == 0 else pair for pair in pairs]
+    assert [text for text in (remark.text for remark in findings("x", LANGUAGES, pairs)) if text.startswith(expected)]
+    assert not findings("x", LANGUAGES, map(SentencePair, *zip(*rows, strict=True), range(1000)))
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_utf8_read_as_another_encoding_is_found(language: str) -> None:
 
 @pytest.mark.parametrize(
     ("line", "found"),
-    [("PerchÃ© no?", "“Ã©” for “é”"), ("mobilit\ufffd e libertà", "“\ufffd” at character 8"),
+    [("PerchÃ© no?", "“Ã©” for “é”"), ("SÃ¬.", "“Ã¬” for “ì”"), ("mobilit\ufffd e libertà", "“\ufffd” at character 8"),
      ("锟斤拷你好", "“锟斤拷” at character 1"), ("Itâ€™s mine", "“â€™” for “’”")],
 )  # fmt: skip
 def test_damage_shows_the_characters_and_what_they_were(line: str, found: str) -> None:

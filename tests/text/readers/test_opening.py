@@ -81,6 +81,10 @@ def test_decode_line_takes_any_bytes(raw: bytes) -> None:
     ("content", "message"),
     [
         (b"x\n" * 40_000 + b"perch\xe9 no\n", r"a:40001: not UTF-8: found the byte 0xE9 at byte 6 .* -f LATIN1"),
+        (
+            "è così\n".encode() + b"a\0\xff\n",
+            r"a:2: not UTF-8: found the byte 0xFF at byte 3 .* iconv -c -f UTF-8 -t UTF-8",
+        ),
         ("perché\n".encode("utf-16-le"), r"a: expected text in UTF-8, 8 of the first 14 bytes .* iconv -f UTF-16"),
         ("今天\n".encode("utf-16"), r"a: expected text in UTF-8, \d of .* iconv -f UTF-16"),
         (TAR, "a: expected text, found a tar archive; unpack it: tar -xf FILE"),
