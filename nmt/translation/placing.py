@@ -44,19 +44,16 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
         return NO_TEXT, line, NO_TEXT
     start = _LEADING.match(line.text).end()  # type: ignore[union-attr]  # it matches every text
     end = max(start, len(line.text.rstrip(f" {ITEM}")))
-    before, core, after = line.cut([start, end])
+    before, _, after = line.cut([start, end])
     first, last = len(before.items), len(line.items) - len(after.items)
     marks = [match.start() for match in re.finditer(ITEM, line.text)]
-    pairs = pairs_of(line.items).items()
-    while True:
-        opening = min((start for start, end in pairs if start < first <= end < last), default=first)
-        closing = max((end + 1 for start, end in pairs if first <= start < last <= end), default=last)
-        if (opening, closing) == (first, last):
-            return before, core, after
-        start = marks[opening] if opening < first else start
-        end = marks[closing - 1] + 1 if closing > last else end
-        first, last = opening, closing
-        before, core, after = line.cut([start, end])
+    for opening, closing in pairs_of(line.items).items():  # nested or disjoint: one that is extended divides no other
+        if opening < first <= closing < last:
+            start = min(start, marks[opening])
+        elif first <= opening < last <= closing:
+            end = max(end, marks[closing] + 1)
+    before, core, after = line.cut([start, end])
+    return before, core, after
 
 
 def text_and_places(line: Line) -> tuple[str, list[int]]:
