@@ -45,15 +45,10 @@ def units(line: Line, limit: int, count: Count, language: str) -> list[Line]:
     contain nothing but text, pairs and such items. A unit of more than `limit` tokens, by `count` and without items, is
     halved after a comma or a similar mark, without one at a space, a word anywhere.
     """
-
-    def size(text: str) -> int:
-        # an ASCII text has at most a token for each character, and one for the space before it
-        return len(text) + 1 if text.isascii() and len(text) < limit else count(text.replace(ITEM, " "))
-
     parts = list[Line]()
     for sentence in line.cut(_sentence_ends(line, language)):
         for part in sentence.cut(_boundaries(sentence)):
-            parts += part.cut(list(accumulate(map(len, _shorten(part.text, limit, size))))[:-1])
+            parts += part.cut(list(accumulate(map(len, _shorten(part.text, limit, count))))[:-1])
     return [unit for unit in parts if unit.text]
 
 
@@ -108,7 +103,7 @@ def _shorten(text: str, limit: int, count: Count) -> Iterator[str]:
 
     A text is divided at the clause end nearest to its middle, else at the nearest space, else in the middle.
     """
-    if len(text) < 2 or count(text) <= limit:
+    if len(text) < 2 or count(text.replace(ITEM, " ")) <= limit:
         yield text
         return
     middle = len(text) // 2

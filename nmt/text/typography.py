@@ -46,9 +46,8 @@ def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
         originals.append(match[0])
         return f"{_PLACEHOLDER}{len(originals) - 1}{_PLACEHOLDER}"
 
-    typeset, before = re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text), ""
-    while typeset != before:  # in "他,,", the second comma changes after the first one
-        typeset, before = (_full_width if script == "Han" else _narrow)(typeset), typeset
+    text = re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text)
+    typeset = (_full_width if script == "Han" else _narrow)(text)
     return re.sub(f"{_PLACEHOLDER}(\\d+){_PLACEHOLDER}", lambda match: originals[int(match[1])], typeset)
 
 
@@ -63,10 +62,10 @@ def _full_width(text: str) -> str:
     text = re.sub(r'"([^"]*)"', _wide_quotes, text)
     text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
     # a mark after Han; a mark other than a full stop before Han, or between items; a final question or exclamation mark
-    text = re.sub(rf"(?<={_OF_HAN}) *([,!?:;]|\.(?![.\w]))(?!//)", lambda mark: mark[1].translate(WIDE), text)
-    text = re.sub(rf" *([,!?;:]) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(rf"(?<={_OF_HAN}) *((?:[,!?:;]|\.(?![.\w]))+)(?!//)", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(rf" *([,!?;:]+) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(f"(?<={ITEM})([,;:]) +(?={ITEM})", lambda mark: mark[1].translate(WIDE), text)
-    text = re.sub(r"(?<=\w) *([!?])$", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(r"(?<=\w) *([!?]+)$", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
     return re.sub(rf"(?<=[{HAN}]) +(?=[{HAN}])", "", text)
 
@@ -76,7 +75,7 @@ def _narrow(text: str) -> str:
     in_number = r"(?<=\d)(?:：(?=\d)|，(?=\d{3}(?!\d)))"
     text = re.sub(in_number, lambda mark: mark[0].translate(NARROW), text.translate(_BRACKETS))
     return re.sub(
-        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}])( *(?=[\w{ITEM}\"“‘(]))?",
+        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}]+)( *(?=[\w{ITEM}\"“‘(]))?",
         lambda mark: mark[1].translate(NARROW) + " " * (mark[2] is not None),
         text,
     )

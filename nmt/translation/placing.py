@@ -18,17 +18,16 @@ such as `®`, which are put behind the words that are aligned with theirs.
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from nmt.text.glossary import Term
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
-from nmt.text.languages import FURTHER_UNSPACED, MARKS, UNSPACED_TEXT
+from nmt.text.languages import FURTHER_UNSPACED, MARKS, UNSPACED_TEXT, WORD_LETTER
 from nmt.text.typography import restored_case
 from nmt.text.words import Links, word_spans
 
-_ELISION = re.compile(r"[^\W_]+['’](?=[^\W_])")
+_LETTER, _ELISION = re.compile(WORD_LETTER), re.compile(r"[^\W_]+['’](?=[^\W_])")
 _FINAL = re.compile(r"\s*[.!?…。！？:：,，;；]+[\"'”’»)）]*$")
 _UNSPACED, _WITHOUT_SPACES = re.compile(f"[{UNSPACED_TEXT}]"), re.compile(f"[{UNSPACED_TEXT}{FURTHER_UNSPACED}]")
 _CLOSING = "，。、：；！？）】」』》〉”’"  # signs of Chinese that follow a word without a space
@@ -45,19 +44,16 @@ def edges(line: Line) -> tuple[Line, Line, Line]:
         return NO_TEXT, line, NO_TEXT
     start = _LEADING.match(line.text).end()  # type: ignore[union-attr]  # it matches every text
     end = max(start, len(line.text.rstrip(f" {ITEM}")))
-    before, core, after = line.cut([start, end])
+    before, _, after = line.cut([start, end])
     first, last = len(before.items), len(line.items) - len(after.items)
     marks = [match.start() for match in re.finditer(ITEM, line.text)]
-    pairs = pairs_of(line.items).items()
-    while True:
-        opening = min((start for start, end in pairs if start < first <= end < last), default=first)
-        closing = max((end + 1 for start, end in pairs if first <= start < last <= end), default=last)
-        if (opening, closing) == (first, last):
-            return before, core, after
-        start = marks[opening] if opening < first else start
-        end = marks[closing - 1] + 1 if closing > last else end
-        first, last = opening, closing
-        before, core, after = line.cut([start, end])
+    for opening, closing in pairs_of(line.items).items():  # nested or disjoint: one that is extended divides no other
+        if opening < first <= closing < last:
+            start = min(start, marks[opening])
+        elif first <= opening < last <= closing:
+            end = max(end, marks[closing] + 1)
+    before, core, after = line.cut([start, end])
+    return before, core, after
 
 
 def text_and_places(line: Line) -> tuple[str, list[int]]:
@@ -80,7 +76,6 @@ class _Aligned:
         self.linked: dict[int, list[int]] = {}  # the target words of a source word
         for i, j in links:
             self.linked.setdefault(i, []).append(j)
-        self.counts = Counter(j for _, j in links)
 
     def inside(self, start: int, end: int) -> range:
         """Return the indices of the source words that are, at least in part, in a span."""
@@ -88,27 +83,16 @@ class _Aligned:
         return range(first, max(first, bisect_left(self.words, end, key=lambda span: span[0])))
 
     def run(self, inside: range) -> tuple[int, int] | None:
-        """Return the first and last target word of the run with most links to the words inside and fewest to others.
-
-        It is the run with the greatest sum (Kadane), where a link inside counts 1 and another one -1; None if no sum is
-        positive.
-        """
-        links = Counter(j for i in inside for j in self.linked.get(i, ()))
-        best, run, total, first = 0, None, 0, 0
-        for j in range(min(links, default=0), max(links, default=-1) + 1):
-            if total <= 0:
-                total, first = 0, j
-            total += 2 * links[j] - self.counts[j]
-            if total > best:
-                best, run = total, (first, j)
-        return run
+        """Return the first and the last target word that are linked with source words inside, None without links."""
+        linked = [j for i in inside for j in self.linked.get(i, ())]
+        return (min(linked), max(linked)) if linked else None
 
 
 def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     """Return the translation of `text_and_places(line)` with the items of the line after its first `begin` characters.
 
-    Links are between the words of both texts. A pair is placed around the run of words with most links to the words
-    inside it, or without links, around those at the same relative position. A single item is placed after the word that
+    Links are between the words of both texts. A pair is placed around all words that are linked with the words inside
+    it, or without links, around those at the same relative position. A single item is placed after the word that
     is linked with its left neighbour.
     """
     source, places = text_and_places(line)
@@ -166,11 +150,8 @@ def _around(start: int, end: int, aligned: _Aligned) -> tuple[int, int]:
     inside = aligned.inside(start, end)
     if not inside or not targets:
         return (_beside(start, aligned),) * 2
-    if len(inside) == len(words):
-        run = (0, len(targets) - 1)
-    else:  # without links, the word at the same relative position
-        share = min(len(targets) - 1, inside[0] * len(targets) // len(words))
-        run = aligned.run(inside) or (share, share)
+    share = min(len(targets) - 1, inside[0] * len(targets) // len(words))
+    run = aligned.run(inside) or (share, share)  # without links, the word at the same relative position
     # punctuation beside a word is inside only if it is so in the source
     left, right = targets[run[0]][0], targets[run[1]][1]
     first, last = without_marks(text, left, right)
@@ -183,20 +164,18 @@ def _around(start: int, end: int, aligned: _Aligned) -> tuple[int, int]:
 
 
 def _beside(place: int, aligned: _Aligned) -> int:
-    """Return the place of a single item, which is not behind the final punctuation."""
-    source, text, words, targets = aligned.source, aligned.text, aligned.words, aligned.targets
+    """Return the place of a single item: behind the word that is linked with the nearest one before it, else 0.
+
+    It is not behind the final punctuation.
+    """
+    source, text = aligned.source, aligned.text
+    before = [i for i, (start, _) in enumerate(aligned.words) if start < place and i in aligned.linked]
+    if not before:
+        return 0
     final = _FINAL.search(text)
     last = final.start() if final and source[place:].strip() else len(text)
-    before = [i for i, (a, b) in enumerate(words) if a < place and any(map(str.isalnum, source[a:b]))]
-    after = [i for i, (a, b) in enumerate(words) if a >= place and any(map(str.isalnum, source[a:b]))]
-    if (word := next((i for i in reversed(before) if i in aligned.linked), None)) is not None:
-        start, end = targets[max(aligned.linked[word])]
-    elif (word := next((i for i in after if i in aligned.linked), None)) is not None:
-        return min(last, targets[min(aligned.linked[word])][0])
-    else:
-        return last if before else 0
-    is_within = source[:place].rstrip()[-1:].isalnum()
-    end = without_marks(text, start, end)[1] if is_within else end
+    start, end = aligned.targets[max(aligned.linked[before[-1]])]
+    end = without_marks(text, start, end)[1] if source[:place].rstrip()[-1:].isalnum() else end
     return min(last, end + (source[:place][-1:] == " " == text[end : end + 1]))
 
 
@@ -223,16 +202,11 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
     placed, position = "", 0
     for start, end, term_text in sorted(edits, key=lambda edit: edit[:2]):
         placed += text[position:start]
-        placed += " " * (_is_letter(placed[-1:]) and _is_letter(term_text[0]))
+        placed += " " * bool(_LETTER.match(placed[-1:]) and _LETTER.match(term_text))
         placed += term_text
-        placed += " " * (_is_letter(term_text[-1]) and _is_letter(text[end : end + 1]))
+        placed += " " * bool(_LETTER.match(term_text[-1]) and _LETTER.match(text, end))
         position = end
     return placed + text[position:]
-
-
-def _is_letter(character: str) -> bool:
-    """Whether a character is a letter or digit of a script with spaces between words."""
-    return _is_of_word(character) and not _WITHOUT_SPACES.match(character)
 
 
 def _is_of_word(character: str) -> bool:
