@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
+from nmt.config import RuntimeSettings
 from nmt.decoding.batches import balanced_batches, in_batches, in_threads, length_batches
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced, Hypothesis, Pair, hypotheses, pair_too_long, sentence_too_long
+from nmt.kernels.machine import prefers_bf16, thread_count
 from nmt.kernels.native import ENCODER_ROWS, NativeModel
 from nmt.kernels.native_search import ACTIVE_HYPOTHESES, SearchBatch, search
+from nmt.model.stored import LoadedModel
 from nmt.text.tokenizer import EOS
 
 if TYPE_CHECKING:
@@ -121,6 +124,31 @@ class NativeEngine(Engine):
         """Return this engine with one thread."""
         self.threads = 1
         return self
+
+
+def engine_for(models: Sequence[LoadedModel], runtime: RuntimeSettings, threads: int | None) -> Engine:
+    """Return the engine that searches with one model or several.
+
+    On a CPU, models are laid out for the C++ kernels, and loaded into torch only when needed; others are in torch.
+    `threads`, unless None, also sets the threads of torch.
+    """
+
+    def torch_engine() -> "TorchEngine":
+        import torch
+
+        from nmt.decoding.torch_engine import TorchEngine
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        return TorchEngine.of_models([model.model for model in models], runtime)
+
+    precision = runtime.precision
+    if precision == "auto":
+        precision = "bf16" if prefers_bf16(models[0].settings.dim) else "fp32"
+    natives = [native for model in models if (native := model.native(precision)) is not None]
+    if len(natives) == len(models):
+        return NativeEngine(natives, torch_engine, threads or thread_count(runtime))
+    return torch_engine()
 
 
 class SearchRequest(NamedTuple):

@@ -119,6 +119,17 @@ def begun_unit(part: Line, prefix: Line) -> Unit:
     return Unit(NO_TEXT, core, after, prefix, placing.text_and_places(core)[0])
 
 
+def behind_prefix(unit: Unit, line: Line) -> Line:
+    """Return a translation of a unit that begins with its prefix, with the items of the prefix."""
+    if not unit.prefix.items:
+        return line
+    end, before = len(unit.begin), unit.prefix
+    _, rest = line.cut([end - line.text[:end].count(ITEM)])
+    if not rest.text[:1].isalnum():  # the space that a prefix which ends with an item may have
+        before = before._replace(text=before.text.rstrip())
+    return joined([before, rest])
+
+
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
     for unit in units if len(units) > 1 else ():

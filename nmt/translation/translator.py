@@ -24,11 +24,11 @@ from nmt.config import RuntimeSettings, override_decode
 from nmt.config.loading import first_problem
 from nmt.config.section import SettingError
 from nmt.decoding.alignment import align
-from nmt.decoding.engine import Engine, NativeEngine
+from nmt.decoding.engine import engine_for
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Forced
 from nmt.errors import ConfigError
-from nmt.kernels.machine import is_cpu, prefers_bf16, thread_count
+from nmt.kernels.machine import is_cpu
 from nmt.model.stored import LoadedModel, check_same_vocabulary, read_model, resolve_model
 from nmt.system.workers import batched, can_fork
 from nmt.text.glossary import Glossary, whole_word
@@ -39,13 +39,12 @@ from nmt.text.typography import NARROW, is_title, sentence_case
 from nmt.text.words import Links
 from nmt.translation import placing
 from nmt.translation.options import Choices, TranslateOptions, check_types, checked_lines, checked_options
-from nmt.translation.result import Alternative, Translation, Unit, begun_unit, joined_units
+from nmt.translation.result import Alternative, Translation, Unit, begun_unit, behind_prefix, joined_units
 from nmt.translation.sharing import shared_map
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nmt.decoding.torch_engine import TorchEngine
     from nmt.translation.internals import Attention, Step
 
 # Lines read before any is translated: enough to sort by length, few enough to need little RAM.
@@ -439,33 +438,4 @@ class Translator:
             if unit.text != placing.text_and_places(unit.core)[0]:
                 terms = [term.text for term in options.terms(unit.text)]
                 unit.lines = [placing.recased(line, unit.core.text, terms, options.to) for line in unit.lines]
-            if unit.prefix.items:
-                end, before = len(unit.begin), unit.prefix  # less a space where nothing but items follows the prefix
-                rests = [line.cut([end - line.text[:end].count(ITEM)])[1] for line in unit.lines]
-                bare = before._replace(text=before.text.rstrip())
-                unit.lines = [joined([before if rest.text[:1].isalnum() else bare, rest]) for rest in rests]
-
-
-def engine_for(models: Sequence[LoadedModel], runtime: RuntimeSettings, threads: int | None) -> Engine:
-    """Return the engine that searches with one model or several.
-
-    On a CPU, models are laid out for the C++ kernels, and loaded into torch only when needed; others are in torch.
-    `threads`, unless None, also sets the threads of torch.
-    """
-
-    def torch_engine() -> "TorchEngine":
-        import torch
-
-        from nmt.decoding.torch_engine import TorchEngine
-
-        if threads is not None:
-            torch.set_num_threads(threads)
-        return TorchEngine.of_models([model.model for model in models], runtime)
-
-    precision = runtime.precision
-    if precision == "auto":
-        precision = "bf16" if prefers_bf16(models[0].settings.dim) else "fp32"
-    natives = [native for model in models if (native := model.native(precision)) is not None]
-    if len(natives) == len(models):
-        return NativeEngine(natives, torch_engine, threads or thread_count(runtime))
-    return torch_engine()
+            unit.lines = [behind_prefix(unit, line) for line in unit.lines]

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from nmt.config import RuntimeSettings
 from nmt.decoding.batches import in_threads
-from nmt.decoding.engine import NativeEngine, RemoteEngine
+from nmt.decoding.engine import NativeEngine, RemoteEngine, engine_for
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.results import Pair
 from nmt.decoding.torch_engine import TorchEngine
@@ -20,7 +20,7 @@ from nmt.errors import ConfigError, ModelError
 from nmt.kernels.compiling import library
 from nmt.kernels.native_search import SearchBatch, search
 from nmt.model.stored import LoadedModel, read_arrays, read_model
-from nmt.translation.translator import Translator, engine_for
+from nmt.translation.translator import Translator
 from tests.builders import save_model, tiny_loaded_model, tiny_tokenizers
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs a C++ compiler")
