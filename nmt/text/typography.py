@@ -78,7 +78,7 @@ def _narrow(text: str) -> str:
     in_number = r"(?<=\d)(?:：(?=\d)|，(?=\d{3}(?!\d)))"
     text = re.sub(in_number, lambda mark: mark[0].translate(NARROW), text.translate(_BRACKETS))
     return re.sub(
-        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}]+)( *(?=[\w{ITEM}\"“‘(]))?",
+        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}]+)( *(?=[\"“‘«„¿¡($]*+[\w{ITEM}]))?",
         lambda mark: mark[1].translate(NARROW) + " " * (mark[2] is not None),
         text,
     )

@@ -41,6 +41,7 @@ def test_typography_of_chinese(text: str, expected: str) -> None:
     [
         ("Use Node.js，React、Vue。", "Use Node.js, React, Vue."),
         ("At 12：30 ， he said：“Yes！”", "At 12:30, he said: “Yes!”"),
+        ('"Yes，" he said："No，¿sí？" „Ja，“ he said。', '"Yes," he said: "No, ¿sí?" „Ja,“ he said.'),
         ("The verse 你好，世界！ is Chinese；fine。", "The verse 你好，世界！ is Chinese; fine."),
     ],
 )
