@@ -28,6 +28,7 @@ WIDE = str.maketrans(",.!?:;", "，。！？：；")
 NARROW = {wide: narrow for narrow, wide in WIDE.items()} | {ord("、"): ","} | (_BRACKETS := str.maketrans("（）", "()"))
 _TO_NARROW = "，、。！？：；"
 _WIDE_EDGES = re.compile(f"^[{_TO_NARROW}（）]+|[{_TO_NARROW}（）]+$")
+_KEPT = ("Japanese", None)  # scripts whose marks may have either width; an unknown one may be Han, as in Hakka
 _OF_HAN = f"[{HAN}{_WIDE_MARKS}“”]"
 
 _NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
@@ -37,7 +38,7 @@ _PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two ar
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
     """Return a line in the typography of a language; the strings `kept` and names between colons are not changed."""
     script = script_of(language)
-    if script == "Japanese" or not re.search(f"[{HAN}]" if script == "Han" else f"[{_TO_NARROW}（）]", text):
+    if script in _KEPT or not re.search(f"[{HAN}]" if script == "Han" else f"[{_TO_NARROW}（）]", text):
         return text
     unchanged = [re.escape(string) for string in sorted(set(kept), key=len, reverse=True) if string]
     originals: list[str] = []
@@ -53,8 +54,8 @@ def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
 
 def item_typography(language: str, text: str) -> str:
     """Return an item with the brackets and marks of a language at its edges, such as `({0})`."""
-    is_unspaced = script_of(language) in ("Han", "Japanese")
-    return text if is_unspaced else _WIDE_EDGES.sub(lambda marks: marks[0].translate(NARROW), text)
+    is_kept = script_of(language) in ("Han", *_KEPT)
+    return text if is_kept else _WIDE_EDGES.sub(lambda marks: marks[0].translate(NARROW), text)
 
 
 def _full_width(text: str) -> str:
@@ -63,10 +64,12 @@ def _full_width(text: str) -> str:
     text = re.sub(rf"\(([^()]*[{HAN}][^()]*)\)", r"（\1）", text)
     # a mark after Han; a mark other than a full stop before Han, or between items; a final question or exclamation mark
     text = re.sub(rf"(?<={_OF_HAN}) *((?:[,!?:;]|\.(?![.\w]))+)(?!//)", lambda mark: mark[1].translate(WIDE), text)
-    text = re.sub(rf" *([,!?;:]+) *(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text)
+    text = re.sub(
+        rf"(?:(?<! ) +)?(?<![,!?;:])([,!?;:]++) *+(?=[{HAN}“（《])", lambda mark: mark[1].translate(WIDE), text
+    )
     text = re.sub(f"(?<={ITEM})([,;:]) +(?={ITEM})", lambda mark: mark[1].translate(WIDE), text)
     text = re.sub(r"(?<=\w) *([!?]+)$", lambda mark: mark[1].translate(WIDE), text)
-    text = re.sub(rf" *([{_WIDE_MARKS}“”]) *", r"\1", text)
+    text = re.sub(rf"(?:(?<! ) +)?([{_WIDE_MARKS}“”]) *", r"\1", text)
     return re.sub(rf"(?<=[{HAN}]) +(?=[{HAN}])", "", text)
 
 
@@ -75,7 +78,7 @@ def _narrow(text: str) -> str:
     in_number = r"(?<=\d)(?:：(?=\d)|，(?=\d{3}(?!\d)))"
     text = re.sub(in_number, lambda mark: mark[0].translate(NARROW), text.translate(_BRACKETS))
     return re.sub(
-        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}]+)( *(?=[\w{ITEM}\"“‘(]))?",
+        rf"(?<![{UNSPACED} ]) *([{_TO_NARROW}]+)( *(?=[\"“‘«„¿¡($]*+[\w{ITEM}]))?",
         lambda mark: mark[1].translate(NARROW) + " " * (mark[2] is not None),
         text,
     )

@@ -21,7 +21,7 @@ _FINAL_MARKS, _ENDING = re.compile(r"(?:\.{3,}|…+|[?!？！]{2,})\Z"), re.comp
 # The end of a text that may have had a final mark: Thai and Lao have none.
 _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
 # Items that are signs without a piece: marks of sentences, but no emoticons.
-_MARK_ITEM = re.compile(r"(?![:;][()])[,.!?:;()\"，。！？：；（）、]+")
+_MARK_ITEM = re.compile(r"(?![:;：；][()（）])[,.!?:;()\"“”，。！？：；（）、《》「」『』【】]+")
 _OPENING = {"?": "¿", "!": "¡"}
 _ENGLISH_I = re.compile(r"I\b")
 
@@ -123,7 +123,12 @@ class TranslateOptions:
             return line
         line, prefix = _marks_as_text(line), _marks_as_text(prefix)
         items = tuple(item._replace(text=item_typography(self.to, item.text)) for item in line.items)
-        return Line(self._typeset(normalize(source), line.text, prefix.text), items)
+        texts = self._typeset(normalize(source), line.text, prefix.text).split(ITEM)
+        for i, text in enumerate(line.text.split(ITEM)[:-1]):  # a new space goes behind closing tags, or away
+            if items[i].role == "closing" and texts[i][-1:] == " " != text[-1:]:
+                is_needed = texts[i + 1][:1].isalnum() or (not texts[i + 1] and i + 1 < len(items))
+                texts[i : i + 2] = [texts[i][:-1], " " * is_needed + texts[i + 1]]
+        return Line(ITEM.join(texts), items)
 
 
 def _marks_as_text(line: Line) -> Line:

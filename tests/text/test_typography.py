@@ -41,6 +41,7 @@ def test_typography_of_chinese(text: str, expected: str) -> None:
     [
         ("Use Node.js，React、Vue。", "Use Node.js, React, Vue."),
         ("At 12：30 ， he said：“Yes！”", "At 12:30, he said: “Yes!”"),
+        ('"Yes，" he said："No，¿sí？" „Ja，“ he said。', '"Yes," he said: "No, ¿sí?" „Ja,“ he said.'),
         ("The verse 你好，世界！ is Chinese；fine。", "The verse 你好，世界！ is Chinese; fine."),
     ],
 )
@@ -51,6 +52,7 @@ def test_marks_are_narrow_outside_of_chinese(text: str, expected: str) -> None:
 
 def test_typography_keeps_other_languages_and_protected_items() -> None:
     assert apply_typography("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
+    assert apply_typography("hak", "佢（好），OK，好") == "佢（好），OK，好", "the script is unknown, and may be Han"
     kept = ["你好 , 世界", "{0}"]
     assert apply_typography("zh", "他说 你好 , 世界 , 再见 {0} .", kept) == "他说 你好 , 世界，再见 {0} ."
 
@@ -68,3 +70,11 @@ def test_typography_is_idempotent_and_keeps_one_line(text: str) -> None:
 def test_typography_keeps_each_occurrence(text: str, string: str) -> None:
     line = normalize(text)
     assert apply_typography("zh", line, [string]).count(string) >= line.count(string)
+
+
+@pytest.mark.parametrize("part", ["!", " ", ",!", " ,"])
+def test_typography_takes_linear_time(part: str) -> None:
+    text = part * 50_000  # takes half a minute in quadratic time
+    assert apply_typography("zh", f"好{text}a").endswith("a")
+    assert apply_typography("zh", f"a{text}a好").endswith("a好")
+    assert apply_typography("it", f"a，{text}，a").endswith(", a")

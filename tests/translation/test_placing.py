@@ -425,11 +425,14 @@ def test_full_width_forms_without_a_piece_are_narrow(translator: Translator) -> 
     [
         ("zh", '猫: "好", 他(猫); {0}: {1}', "猫:“好”，他（猫）；{0}：{1}"),
         ("en", "cat：{0}，{1}、a （b） :) 1，299", "cat: {0}, {1}, a (b) :) 1,299"),
+        ("en", "cat 《{0}》，the “cat”，I ：）", "cat 《{0}》, the “cat”, I :)"),
+        ("en", "<b>cat，</b>a <i><b>cat，</b></i>a <b>cat。</b>", "<b>cat,</b> a <i><b>cat,</b></i> a <b>cat.</b>"),
+        ("en", "<b>cat，a</b>，<i>b</i>，{0}", "<b>cat, a</b>, <i>b</i>, {0}"),
     ],
 )
 def test_marks_without_a_piece_are_those_of_the_language(to: str, text: str, expected: str) -> None:
     options = replace(options_for({}), to=to)
-    line = with_signs(read(text), ',.:;()"，：、（）')
+    line = with_signs(read(text), ',.:;()"，：、（）。》”')
     assert str(options.typeset("", line, with_signs(Line("猫:"), ":"))) == expected
     assert options.diff(line, line) == ((), ())
 

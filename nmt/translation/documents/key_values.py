@@ -9,7 +9,7 @@ from nmt.translation.documents.document import Content, Replacement, Texts, form
 
 # https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io.Reader-
 _PROPERTY = re.compile(
-    r"(?:^|(?<=\r))[ \t\f]*(?:[#!][^\r\n]*|(?:[^\s:=#!\\]|\\.)(?:[^\s:=\\]|\\.)*(?:[ \t\f]*[:=][ \t\f]*|[ \t\f]+)"
+    r"(?:^|(?<=\r))[ \t\f]*(?:[#!][^\r\n]*|(?![:=#!])(?:[^\s:=\\]|\\[^\r\n])+(?:[ \t\f]*[:=][ \t\f]*|[ \t\f]+)"
     r"(?P<value>(?:[^\r\n\\]|\\(?:\r\n|[\s\S]))*))",
     re.MULTILINE,
 )

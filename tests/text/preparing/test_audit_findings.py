@@ -21,6 +21,8 @@ LANGUAGES = LanguagePair("en", "it")
         (ENGLISH, CHINESE, "zh", ""),
         (ENGLISH, TRADITIONAL, "zh-Hant", ""),
         (ENGLISH, ITALIAN.replace("?", " ?"), "it", ""),  # as French has it
+        (ENGLISH, f"{ITALIAN} In 't huis, 's avonds.", "it", ""),  # as Dutch has them
+        (ENGLISH, f"{ITALIAN} 3~5일, 5.3.2020, ① ♪", "it", ""),  # signs of other languages
         (ENGLISH, ITALIAN.lower(), "it", r"the target \(it\) has no capital letters: "),
         (ENGLISH.replace(",", " ,"), ITALIAN, "it", r"the source \(en\) is tokenized in 100\.0% of the lines: "),
         (ENGLISH.replace("not", "n't"), ITALIAN, "it", r"the source \(en\) is tokenized in 100\.0% of the lines: "),

@@ -86,6 +86,7 @@ def test_decode_line_takes_any_bytes(raw: bytes) -> None:
             r"a:2: not UTF-8: found the byte 0xFF at byte 3 .* iconv -c -f UTF-8 -t UTF-8",
         ),
         ("perché\n".encode("utf-16-le"), r"a: expected text in UTF-8, 8 of the first 14 bytes .* iconv -f UTF-16"),
+        (("今天天气很好。" * 4 + "\n").encode("utf-16-le") * 9, r"a:1: not UTF-8: .* iconv -f UTF-16"),
         ("今天\n".encode("utf-16"), r"a: expected text in UTF-8, \d of .* iconv -f UTF-16"),
         (TAR, "a: expected text, found a tar archive; unpack it: tar -xf FILE"),
         (

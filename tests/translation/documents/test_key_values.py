@@ -91,3 +91,5 @@ def test_tabs_inside_a_text_stay(format_: str, text: str) -> None:
 def test_lines_of_properties_may_end_at_a_carriage_return() -> None:
     text = "# one\ra=One\r!two\r\r  b=Two\r"
     assert translated(read("properties", text)).decode() == text.replace("One", "ONE").replace("Two", "TWO")
+    text = "\\\r" * 30_000  # takes minutes if each line is searched for a key to the end of the file
+    assert texts(read("properties", text)) == []
