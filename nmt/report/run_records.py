@@ -213,14 +213,21 @@ def _parameters(run: Path) -> int | None:
 
 
 def differing_settings(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Return the keys of the recipes whose values differ, with the value in each row; None where it has no recipe.
+    """Return the keys of the recipes whose values differ, with the value in each row; None where it has none.
+
+    Those of the tokenizer are only compared between runs that trained one.
 
     >>> differing_settings([{"settings": {"seed": 1, "run": "a"}}, {"settings": {"seed": 2, "run": "b"}}])
     {'seed': [1, 2]}
     """
     known = [row["settings"] for row in rows if row["settings"]]
     keys = dict.fromkeys(key for settings in known for key in settings if key not in _PLACES)
-    differing = [key for key in keys if len({json.dumps(settings.get(key)) for settings in known}) > 1]
+
+    def values(key: str) -> set[str]:
+        has_key = [settings for settings in known if key in settings or not key.startswith("tokenizer.")]
+        return {json.dumps(settings.get(key)) for settings in has_key}
+
+    differing = [key for key in keys if len(values(key)) > 1]
     differing.sort(key=lambda key: key.startswith("data."))  # the texts have many keys
     return {key: [row["settings"].get(key) for row in rows] for key in differing}
 

@@ -79,6 +79,8 @@ class RunDirectory:
         remove_unfinished(self.path, _UNFINISHED)
         if restart:
             self._remove_results()
+        if not self.saved():
+            self.record(recipe, Progress())  # first: a folder without run.json and with other files is no run
         with disk_errors(self.checkpoints):
             real_path(self.checkpoints).mkdir(parents=True, exist_ok=True)  # it may be a link to a larger disk
         for directory in self.checkpoints.glob(_STEP):
@@ -90,8 +92,6 @@ class RunDirectory:
             next_step = 1 + max([0, *(int(directory.name[-8:]) for directory in self.saved())])
             self.board = TensorBoard(self.path, recipe, next_step)
         self._remove_unfinished_record()
-        if not self.saved():
-            self.record(recipe, Progress())
 
     def record(self, recipe: Recipe, progress: Progress) -> None:
         """Write run.json and the recipe; of a training that was finished and stays so, only what updates do not use."""

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nmt.commands import runs as module
-from nmt.report.run_records import find_runs, run_row
+from nmt.report.run_records import differing_settings, find_runs, run_row
 from nmt.system.files import lock_folder
 from tests.builders import run_command, save_model, tiny_loaded_model
 from tests.report.run_files import train_line, validation_line, write_run
@@ -62,6 +62,8 @@ def test_the_tokenizer_of_a_fine_tuned_run_is_not_that_of_the_defaults(tmp_path:
     row = run_row("run", run)
     assert row["remark"] == "interrupted"
     assert not [key for key in row["settings"] if key.startswith("tokenizer")]
+    base = run_row("base", write_run(tmp_path / "trained", [train_line(1, 1.0)]))
+    assert list(differing_settings([base, row])) == ["train.init_from"]  # no column for each key of the tokenizer
 
 
 def test_rows_have_the_numbers_of_the_run_and_the_orders_are_those_of_the_values(

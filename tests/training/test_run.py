@@ -25,7 +25,7 @@ from nmt.model.transformer import Transformer
 from nmt.system import distributed
 from nmt.system.files import regular_file, write_digested
 from nmt.training.progress import PROGRESS_VERSION, IntervalSums, Progress, read_progress
-from nmt.training.resume import check_may_continue, resume
+from nmt.training.resume import check_may_continue, check_run_directory, resume
 from nmt.training.run import RunDirectory
 from nmt.training.update import Updater
 from tests.builders import rewrite_configuration, snapshot, tiny_recipe, tiny_tokenizers
@@ -208,6 +208,19 @@ def test_file_of_a_run_that_is_a_link_or_a_pipe_is_refused(run: RunDirectory, na
             with pytest.raises(DataError, match=r"metrics\.jsonl: cannot write it: .* regular file"):
                 open_run(run)
         assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_folder_of_a_start_that_was_killed_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tiny_recipe(tmp_path / "run")
+    killed = recipe.model_copy(update={"train": recipe.train.model_copy(update={"tensorboard": True})})
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nmt.training.run.TensorBoard", kill)  # to import it takes seconds
+    with pytest.raises(KeyboardInterrupt):
+        RunDirectory(recipe.run).open(killed)
+    check_run_directory(recipe)
 
 
 def test_other_links_of_a_run_are_replaced_and_never_followed(run: RunDirectory, tmp_path: Path) -> None:
