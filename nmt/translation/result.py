@@ -153,6 +153,8 @@ def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOp
 
 def _with_gaps(units: Sequence[Unit], lines: Sequence[Line]) -> Line:
     """Join translations of units with the items between them, and with spaces if the target language has them."""
+    if len(units) == 1 and not units[0].before.text and not units[0].after.text:  # most lines
+        return lines[0]._replace(text=lines[0].text.strip())
     parts, gap, before = list[Line](), list[Line](), ("", "")
     for unit, line in zip(units, lines, strict=True):
         gap.append(unit.before)

@@ -333,10 +333,11 @@ class Translator:
 
     def _unit(self, part: Line, options: TranslateOptions, in_title: bool) -> Unit:
         before, core, after = placing.edges(part)
-        text, inner = placing.text_and_places(core)[0], core.text.strip(ITEM)
-        # spaces within a pair at an end of the text go out of it
-        before = before._replace(text=before.text + " " * (inner[:1] == " " != before.text[-1:]))
-        after = after._replace(text=" " * (inner[-1:] == " " != after.text[:1]) + after.text)
+        text = placing.text_and_places(core)[0]
+        if core.items:  # spaces within a pair at an end of the text go out of it
+            inner = core.text.strip(ITEM)
+            before = before._replace(text=before.text + " " * (inner[:1] == " " != before.text[-1:]))
+            after = after._replace(text=" " * (inner[-1:] == " " != after.text[:1]) + after.text)
         if options.search.typography:
             text = sentence_case(text, self.languages.source, self._count, in_title)
         return Unit(before, core, after, NO_TEXT, text)
