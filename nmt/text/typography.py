@@ -25,7 +25,8 @@ from nmt.text.languages import HAN, UNSPACED, primary_code, script_of
 
 _WIDE_MARKS = "，。！？：；（）、《》「」『』【】…"
 WIDE = str.maketrans(",.!?:;", "，。！？：；")
-NARROW = {wide: narrow for narrow, wide in WIDE.items()} | {ord("、"): ","} | (_BRACKETS := str.maketrans("（）", "()"))
+_BRACKETS = str.maketrans("（）", "()")
+NARROW = {wide: narrow for narrow, wide in WIDE.items()} | {ord("、"): ","} | _BRACKETS
 _TO_NARROW = "，、。！？：；"
 _WIDE_EDGES = re.compile(f"^[{_TO_NARROW}（）]+|[{_TO_NARROW}（）]+$")
 _KEPT = ("Japanese", None)  # scripts whose marks may have either width; an unknown one may be Han, as in Hakka

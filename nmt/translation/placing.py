@@ -82,7 +82,7 @@ class _Aligned:
         first = bisect_right(self.words, start, key=lambda span: span[1])
         return range(first, max(first, bisect_left(self.words, end, key=lambda span: span[0])))
 
-    def run(self, inside: range) -> tuple[int, int] | None:
+    def span(self, inside: range) -> tuple[int, int] | None:
         """Return the first and the last target word that are linked with source words inside, None without links."""
         linked = [j for i in inside for j in self.linked.get(i, ())]
         return (min(linked), max(linked)) if linked else None
@@ -110,15 +110,14 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     # nor is the word that a prefix begins
     begin = next((max(begin, without_marks(text, a, b)[1]) for a, b in word_spans(text) if a < begin < b), begin)
     order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
-    texts, of_pairs = line.text.split(ITEM), {*pairs, *closings}
+    texts = line.text.split(ITEM)
     for index, start in order:
-        result, position = result + text[position:start], start
-        left, right = texts[index][-1:], texts[index + 1][:1]
-        if index not in of_pairs:  # the spaces beside a single item
-            result += " " * (left == " " and result[-1:].strip() != "")
-        result += ITEM
-        if index not in of_pairs:
-            result += " " * (left in ("", " ") and right == " " and text[start : start + 1].isalnum())
+        result, position, item = result + text[position:start], start, ITEM
+        if index not in pairs and index not in closings:  # a single item keeps the spaces beside it
+            left, right = texts[index][-1:], texts[index + 1][:1]
+            before = " " * (left == " " and result[-1:].strip() != "")
+            item = before + ITEM + " " * (left in ("", " ") and right == " " and text[start : start + 1].isalnum())
+        result += item
     return Line(result + text[position:], tuple(line.items[index] for index, _ in order))
 
 
@@ -150,10 +149,10 @@ def _around(start: int, end: int, aligned: _Aligned) -> tuple[int, int]:
     inside = aligned.inside(start, end)
     if not inside or not targets:
         return (_beside(start, aligned),) * 2
-    share = min(len(targets) - 1, inside[0] * len(targets) // len(words))
-    run = aligned.run(inside) or (share, share)  # without links, the word at the same relative position
+    same_place = min(len(targets) - 1, inside[0] * len(targets) // len(words))  # for words without links
+    first_word, last_word = aligned.span(inside) or (same_place, same_place)
     # punctuation beside a word is inside only if it is so in the source
-    left, right = targets[run[0]][0], targets[run[1]][1]
+    left, right = targets[first_word][0], targets[last_word][1]
     first, last = without_marks(text, left, right)
     left, right = first if source[start].isalnum() else left, last if source[end - 1].isalnum() else right
     part, around = source[start:end], source[max(0, start - 1) : end + 1].strip()
@@ -187,15 +186,15 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
     edits, aligned = list[tuple[int, int, str]](), _Aligned(source, text, links)
     for term in terms:
         start = end = max(begin, _beside(term.start, aligned))
-        if run := aligned.run(aligned.inside(term.start, term.end)):
-            first, last = without_marks(text, aligned.targets[run[0]][0], aligned.targets[run[1]][1])
+        if span := aligned.span(aligned.inside(term.start, term.end)):
+            first, last = without_marks(text, aligned.targets[span[0]][0], aligned.targets[span[1]][1])
             # an article such as `l'` stays before a vowel
             begins = unicodedata.normalize("NFD", term.text)[:1].lower()
             elision = _ELISION.match(text, first, last) if begins in tuple("aeiouh") else None
             first = elision.end() if elision else first
             if first >= begin:
                 start, end = first, last
-                links = [(i, j) for i, j in aligned.links if not run[0] <= j <= run[1]]
+                links = [(i, j) for i, j in aligned.links if not span[0] <= j <= span[1]]
                 aligned = _Aligned(source, text, links)
         start = max([start, *(b for a, b, _ in edits if a < start < b)])
         edits.append((start, max(start, end), term.text))
