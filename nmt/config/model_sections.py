@@ -153,7 +153,8 @@ class Schedule(Section):
         name = given.get("name", "noam") if isinstance(given, dict) else None
         if not isinstance(name, str) or name not in _DEFAULTS:
             return data
-        for key in given.keys() & cls.model_fields.keys() - {"name", *_DEFAULTS[name]}:
+        others = cls.model_fields.keys() - {"name", *_DEFAULTS[name]}
+        if key := next((key for key in given if key in others), None):
             raise SettingError(key, f"the schedule {name} has no such key; it has {' and '.join(_DEFAULTS[name])}")
         return {**_DEFAULTS[name], **given}
 

@@ -99,6 +99,7 @@ _SCRIPTS = {
     "Lao": ("\u0e80-\u0eff", "lo:lao"),
     "Malayalam": ("\u0d00-\u0d7f", "ml:mal:malayalam"),
     "Myanmar": ("\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f", "my:mya:burmese"),
+    "Oriya": ("\u0b00-\u0b7f", "or:ori:ory:odia"),
     "Sinhala": ("\u0d80-\u0dff", "si:sin:sinhala"),
     "Tamil": ("\u0b80-\u0bff", "ta:tam:tamil"),
     "Telugu": ("\u0c00-\u0c7f", "te:tel:telugu"),
@@ -260,14 +261,14 @@ def confusable(detected: str, code: str) -> bool:
 
 
 def language_of(lines: Sequence[str]) -> str | None:
-    """Return the language of a text, None if it is not certain or if there are fewer than 100 lines."""
+    """Return the language of a text, None if it is not certain: in unknown scripts, or with fewer than 100 lines."""
     lines = [line for line in lines if any(map(str.isalpha, line))]
-    if len(lines) < _LEAST_LINES:
-        return None
     share = script_shares("\n".join(lines))
+    if len(lines) < _LEAST_LINES or not share:
+        return None
     if east_asian := detect_language(lines).code:
         return east_asian
-    if sole := SOLE_LANGUAGES.get(max(share, key=lambda script: share[script])):
+    if sole := SOLE_LANGUAGES.get(max(share, key=share.__getitem__)):
         return sole
     stride = -(-len(lines) // (_BLOCK * _MOST_BLOCKS))
     starts = range(0, len(lines) - _BLOCK + 1, _BLOCK * stride)
@@ -287,7 +288,7 @@ def found_instead(lines: Sequence[str], code: str) -> str | None:
         return None
     detected = language_of(lines)
     if expected is not None and share.get(expected, 0) < (_LATIN_SCRIPT if expected == "Latin" else _OWN_SCRIPT):
-        return detected or max(share, key=lambda script: share[script])
+        return detected or max(share, key=share.__getitem__, default="another script")
     return None if detected is None or confusable(detected, code) else detected
 
 

@@ -33,7 +33,7 @@ _KEPT = ("Japanese", None)  # scripts whose marks may have either width; an unkn
 _OF_HAN = f"[{HAN}{_WIDE_MARKS}“”]"
 
 _NAME_BETWEEN_COLONS = r"(?::[a-z][\w+-]*)+:"  # markup: `:smile:`, or `:py:class:` of reStructuredText
-_PLACEHOLDER = "\ue000"  # private use; a model may generate one, but not two around a number
+_PLACEHOLDER = "\ue000"  # private use, on both sides of a number; one in the text is replaced, too
 
 
 def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
@@ -48,7 +48,7 @@ def apply_typography(language: str, text: str, kept: Iterable[str] = ()) -> str:
         originals.append(match[0])
         return f"{_PLACEHOLDER}{len(originals) - 1}{_PLACEHOLDER}"
 
-    text = re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS]), replace, text)
+    text = re.sub("|".join([*unchanged, _NAME_BETWEEN_COLONS, _PLACEHOLDER]), replace, text)
     typeset = (_full_width if script == "Han" else _narrow)(text)
     return re.sub(f"{_PLACEHOLDER}(\\d+){_PLACEHOLDER}", lambda match: originals[int(match[1])], typeset)
 

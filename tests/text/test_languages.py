@@ -147,6 +147,12 @@ def test_texts_with_terms_without_letters_and_in_two_languages_contradict_nothin
     assert languages.found_instead(lines, code) is None
 
 
+@pytest.mark.parametrize(("text", "found"), [("ମୁଁ ଗତକାଲି ବଜାରକୁ ଯାଇଥିଲି", "or"), ("ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ", "another script")])
+def test_text_in_another_script_contradicts_a_language_and_raises_no_error(text: str, found: str) -> None:
+    assert languages.found_instead([text] * 100, "en") == found
+    assert languages.found_instead([text] * 100, "chr") is None
+
+
 @pytest.mark.parametrize(
     ("text", "simplified", "traditional"),
     [

@@ -54,6 +54,7 @@ def test_typography_keeps_other_languages_and_protected_items() -> None:
     assert apply_typography("de", "E' l' 你 , 好 .") == "E' l' 你 , 好 ."
     assert apply_typography("hak", "佢（好），OK，好") == "佢（好），OK，好", "the script is unknown, and may be Han"
     kept = ["你好 , 世界", "{0}"]
+    assert apply_typography("it", "\ue0007\ue000，B :a:", kept) == "\ue0007\ue000, B :a:"
     assert apply_typography("zh", "他说 你好 , 世界 , 再见 {0} .", kept) == "他说 你好 , 世界，再见 {0} ."
 
 

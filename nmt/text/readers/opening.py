@@ -209,9 +209,10 @@ def limits_reported(name: str) -> Iterator[None]:
 def _damage_reported(path: Path) -> Iterator[None]:
     try:
         yield
-    except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, BadZipFile, OSError) as error:
-        if isinstance(error, OSError) and error.errno == errno.EBADF:
+    except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, BadZipFile, NotImplementedError, OSError) as error:
+        code = getattr(error, "errno", None)  # without one, it is of a decompressor
+        if code == errno.EBADF:
             raise DataError("standard input is closed; name a file, for nmt translate with -i") from None
-        if isinstance(error, OSError) and error.errno is not None:  # not of a decompressor
+        if code not in (None, errno.EINVAL):  # EINVAL: a negative position in an archive
             raise
         raise DataError(f"{input_name(path)}: damaged or incomplete ({error}); copy or download it again") from None

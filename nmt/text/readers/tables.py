@@ -32,11 +32,13 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
     and for invalid quoting.
     """
     records = read_records(path, is_csv)
-    line, first = next(records, (0, []))
+    if (start := next(records, None)) is None:
+        return
+    line, first = start
     positions = _named(f"{path}:{line}", first, columns, languages)
     source, target = positions or (int(columns[0]) - 1, int(columns[1]) - 1)
     most, cell_text = max(source, target) + 1, one_line if is_csv else str
-    for number, cells in records if positions or not line else chain([(line, first)], records):
+    for number, cells in records if positions else chain([start], records):
         if is_csv and len(cells) != len(first) and len(cells) >= most:
             raise DataError(
                 f"{path}:{number}: found {counted(len(cells), 'cell')}, expected {len(first)} as in the first line; "
@@ -134,7 +136,7 @@ def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None
         for key in keys:
             if key not in values:
                 raise DataError(f"{path}:{number}: no key {key!r}; found {names}")
-            if not isinstance(values[key] or "", str):
+            if not isinstance(values[key], str | None):
                 raise DataError(f"{path}:{number}: {key}: expected text, found {shortened(repr(values[key]))}")
         source, target = (one_line(_SURROGATE.sub("\ufffd", values[key] or "")) for key in keys)
         yield SentencePair(source, target, number)

@@ -77,20 +77,24 @@ def read_po(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair
     Raises DataError for a file that is not PO, and for a header with a language that is neither of them.
     """
     try:
-        file = polib.pofile("".join(f"{line}\n" for line in read_lines(path)))
+        # polib also ends lines at U+2028 and the like, which are white space here
+        file = polib.pofile("".join(" ".join(line.splitlines()) + "\n" for line in read_lines(path)))
     except OSError as error:
         raise DataError(f"{path}: not a PO file: {error}") from None
-    stated = primary_code(file.metadata.get("Language", "").partition("@")[0])
-    sides = list(map(primary_code, (languages.source, languages.target))) if stated and languages is not None else []
-    if sides and stated not in sides:
-        raise DataError(f"{path}:1: found the header Language: {stated}, expected {sides[1]}, or {sides[0]}")
+    stated, is_reversed = primary_code(file.metadata.get("Language", "").partition("@")[0]), False
+    if stated and languages is not None:
+        source, target = primary_code(languages.source), primary_code(languages.target)
+        if stated not in (source, target):
+            raise DataError(f"{path}:1: found the header Language: {stated}, expected {target}, or {source}")
+        is_reversed = stated != target
     for entry in file:
         forms = [text for _, text in sorted(entry.msgstr_plural.items())] or [entry.msgstr]
-        for number, text in enumerate(forms if not entry.obsolete else ()):
+        for number, form in enumerate(forms if not entry.obsolete else ()):
             is_plural = entry.msgid_plural and (number > 0 or len(forms) == 1)  # of several, the first is the singular
-            pair = one_line(entry.msgid_plural if is_plural else entry.msgid), one_line(text)
-            pair = pair if entry.translated() and text else ("", "")
-            yield SentencePair(*(pair[::-1] if sides and stated != sides[1] else pair), entry.linenum)
+            pair = one_line(entry.msgid_plural if is_plural else entry.msgid), one_line(form)
+            if not form or not entry.translated():
+                pair = "", ""
+            yield SentencePair(*(pair[::-1] if is_reversed else pair), entry.linenum or 1)
 
 
 def declared_languages(path: Path) -> list[str]:

@@ -184,12 +184,15 @@ def test_archives_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     sheet = write_zip(tmp_path / "a.xlsx", **{"[Content_Types].xml": "<x/>", "_rels/.rels": "<x/>"})
     content = write_zip(tmp_path / "b.zip", **{"a.en": LINES}).read_bytes()
     flags = content.index(b"PK\x01\x02") + 8  # of the member in the directory of the archive
+    newer, moved = (content[:place] + b"\xff\xff\xff\xff" + content[place + 4 :] for place in (flags - 2, flags + 34))
     encrypted = write(tmp_path / "b.zip", content[:flags] + b"\x01" + content[flags + 1 :])
     for named, message in [
         (path, r"a\.zip: expected an archive of one text, found 2; name one as .*/a\.zip/NAME \(a\.en, folder/a\.it\)"),
         (path / "a.de", r"a\.zip: no member a\.de; name one as .*/a\.zip/NAME \(a\.en, folder/a\.it\)"),
         (sheet, r"a\.xlsx: expected an archive of one text, found 0; save it as text or CSV"),
         (encrypted, r"b\.zip: cannot read a\.en: .*password required"),
+        (write(tmp_path / "newer.zip", newer), r"newer\.zip: damaged or incomplete \(zip file version"),
+        (write(tmp_path / "moved.zip", moved), r"moved\.zip: damaged or incomplete"),
         (write(tmp_path / "c", content[:-30]), "c: damaged or incomplete"),
         (write(tmp_path / "d", content[:100] + bytes(40) + content[140:]), "d: damaged or incomplete"),
     ]:

@@ -121,7 +121,7 @@ def test_csv_reader_inverts_the_writer(tmp_path_factory: pytest.TempPathFactory,
 
 def test_empty_file_has_no_records(tmp_path: Path) -> None:
     for is_csv in (True, False):
-        assert rows(tmp_path, "", is_csv=is_csv) == []
+        assert rows(tmp_path, "", is_csv=is_csv) == rows(tmp_path, "", ("en", "it"), is_csv=is_csv) == []
         assert list(read_records(tmp_path / ("a.csv" if is_csv else "a.tsv"), is_csv)) == []
 
 

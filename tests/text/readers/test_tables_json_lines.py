@@ -46,6 +46,7 @@ def test_texts_are_one_line_and_null_is_empty(tmp_path: Path) -> None:
     ("line", "problem"),
     [
         ('{"en": 1, "it": "x"}', "en: expected text, found 1"),
+        ('{"en": "x", "it": 0}', "it: expected text, found 0"),
         ('{"en": "x", "de": "x"}', r"expected one key for each language; .* found the keys en, de"),
         ('{"a": {"en": "x", "it": "y"}, "b": {"en": "u", "it": "v"}}', "expected one key for each language; name them"),
         ('[{"en": "x"}]', "expected a JSON object in each line: found .* jq -c '.\\[\\]' FILE > FILE.jsonl"),

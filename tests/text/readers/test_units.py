@@ -236,5 +236,7 @@ def test_messages_of_po_are_pairs_in_the_direction_of_the_languages(tmp_path: Pa
     path.write_text('msgid "a"\nmsgstr "b" c"\n')
     with pytest.raises(DataError, match=r"a\.po: not a PO file: Syntax error in po file \(line 2\)"):
         list(read_po(path, LanguagePair("en", "it")))
+    path.write_text('msgid "a\u2028b"\nmsgstr "c\x0cd"\n')
+    assert list(read_po(path, LanguagePair("en", "it"))) == [("a b", "c d", 1)]
     path.write_text('msgid "one"\nmsgid_plural "%d ones"\nmsgstr[0] "%d 个"\n')
     assert [pair[:2] for pair in read_po(path, LanguagePair("en", "zh"))] == [("%d ones", "%d 个")]
