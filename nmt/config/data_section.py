@@ -172,20 +172,29 @@ class Data(Section):
     very different size. Needs no new preparation."""
 
     @property
-    def prepared_texts(self) -> dict[str, CorpusFile]:
-        """The texts of a prepared corpus by key: `data.train.0`, …, `data.valid`."""
-        texts = {f"data.train.{number}": corpus for number, corpus in enumerate(self.train)}
-        return texts | _by_key("data.valid", self.valid)
+    def train_texts(self) -> dict[str, CorpusFile]:
+        """The training texts by key: `data.train.0`, `data.train.1`, and so on."""
+        return {f"data.train.{number}": corpus for number, corpus in enumerate(self.train)}
+
+    @property
+    def valid_texts(self) -> dict[str, CorpusFile]:
+        """The validation texts by key: `data.valid`, or `data.valid.0`, `data.valid.1`, and so on."""
+        return _by_key("data.valid", self.valid)
 
     @property
     def test_texts(self) -> dict[str, CorpusFile]:
-        """The test texts by key: `data.test`, or `data.test.0`, `data.test.1`, and so on."""
+        """The test texts by key, as those for validation."""
         return _by_key("data.test", self.test)
 
     @property
+    def texts(self) -> dict[str, CorpusFile]:
+        """All texts by key."""
+        return self.train_texts | self.valid_texts | self.test_texts
+
+    @property
     def tags(self) -> list[str]:
-        """The tags in the texts of a prepared corpus, sorted."""
-        return sorted({corpus.tag for corpus in self.prepared_texts.values() if corpus.tag is not None})
+        """The tags of the training texts, sorted; the other texts have no further ones."""
+        return sorted({corpus.tag for corpus in self.train if corpus.tag is not None})
 
 
 def _by_key(key: str, texts: tuple[CorpusFile, ...]) -> dict[str, CorpusFile]:

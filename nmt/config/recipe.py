@@ -60,7 +60,7 @@ class Recipe(Section):
         if not data.train:
             raise SettingError("data.train", "found no text, expected at least one")
         tags = {corpus.tag for corpus in data.train}
-        for key, corpus in (data.prepared_texts | data.test_texts).items():
+        for key, corpus in data.texts.items():
             languages.chosen_target(corpus.target_language, f"{key}.target_language")
             if corpus.tag is not None and corpus.tag not in tags:
                 raise SettingError(f"{key}.tag", f"no training text has the tag {corpus.tag}, so it is not a token")

@@ -13,7 +13,16 @@ from typing import NamedTuple
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.text.corpus import first_records, named_languages, sample_of
-from nmt.text.languages import found_instead, is_language, is_traditional, language_of, primary_code
+from nmt.text.languages import (
+    SCRIPTS,
+    found_instead,
+    is_language,
+    is_traditional,
+    language_of,
+    main_script,
+    primary_code,
+    script_of,
+)
 from nmt.text.readers import named_sides
 
 OPTION = "--languages"
@@ -106,9 +115,12 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
 
 
 def _shows(detected: Sequence[str | None], languages: LanguagePair) -> bool:
-    """Whether the detected languages of two sides, None if uncertain, agree with these, and at least one is certain."""
-    sides = zip(detected, map(primary_code, (languages.source, languages.target)), strict=True)
-    return any(detected) and all(code in (None, expected) for code, expected in sides)
+    """Whether the languages or scripts detected on two sides, of which one may be None, agree with these languages."""
+    sides = zip(detected, (languages.source, languages.target), strict=True)
+    return any(detected) and all(
+        script_of(code) in (name, None) if name in SCRIPTS else name in (None, primary_code(code))
+        for name, code in sides
+    )
 
 
 class WrongSides(NamedTuple):
@@ -138,9 +150,9 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
             evidence += islice(readable, _EXAMPLES)
     if not evidence:
         return None
-    detected = [primary_code(code) if code else language_of(text) for code, text in zip(wrong, texts, strict=True)]
-    have_text = all(any(map(str.isalpha, "".join(text))) for text in texts)  # no column of numbers, nor an empty one
-    swapped = have_text and _shows(detected, LanguagePair(codes[1], codes[0]))
+    # without a certain language, the script; None for a column of numbers or an empty one
+    detected = [language_of(text) or main_script("".join(text)) for text in texts]
+    swapped = None not in detected and _shows(detected, LanguagePair(codes[1], codes[0]))
     return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped)
 
 
@@ -171,7 +183,7 @@ def check_languages(recipe: Recipe) -> None:
     """Raise DataError, with lines of the text, if a text is certainly not in the languages of the recipe."""
     if "language" in recipe.data.filters.keep:
         return
-    for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items():
+    for key, corpus in recipe.data.texts.items():
         direction = Direction(recipe.languages_of(corpus), Origin.RECIPE)
         if (wrong := wrong_sides(corpus, direction)) is not None:
             advice = "Name other files, set the `columns` of a table, or change `languages`"

@@ -263,13 +263,13 @@ def confusable(detected: str, code: str) -> bool:
 def language_of(lines: Sequence[str]) -> str | None:
     """Return the language of a text, None if it is not certain: in unknown scripts, or with fewer than 100 lines."""
     lines = [line for line in lines if any(map(str.isalpha, line))]
-    share = script_shares("\n".join(lines))
-    if len(lines) < _LEAST_LINES or not share:
+    script = main_script("".join(lines))
+    if len(lines) < _LEAST_LINES or script is None:
         return None
     if east_asian := detect_language(lines).code:
         return east_asian
-    if sole := SOLE_LANGUAGES.get(max(share, key=share.__getitem__)):
-        return sole
+    if script in SOLE_LANGUAGES:
+        return SOLE_LANGUAGES[script]
     stride = -(-len(lines) // (_BLOCK * _MOST_BLOCKS))
     starts = range(0, len(lines) - _BLOCK + 1, _BLOCK * stride)
     identified = [identify("\n".join(lines[start : start + _BLOCK])) for start in starts]
@@ -283,12 +283,12 @@ def found_instead(lines: Sequence[str], code: str) -> str | None:
     >>> found_instead(["Non so che cosa sia il tempo, ma non mi piace."] * 100, "en")
     'it'
     """
-    share, expected = script_shares("\n".join(lines)), script_of(code)
+    share, expected = script_shares("".join(lines)), script_of(code)
     if sum(any(map(str.isalpha, line)) for line in lines) < _LEAST_LINES:
         return None
     detected = language_of(lines)
     if expected is not None and share.get(expected, 0) < (_LATIN_SCRIPT if expected == "Latin" else _OWN_SCRIPT):
-        return detected or max(share, key=share.__getitem__, default="another script")
+        return detected or main_script("".join(lines)) or "another script"
     return None if detected is None or confusable(detected, code) else detected
 
 
@@ -314,6 +314,12 @@ def script_shares(text: str) -> dict[str, float]:
         for script, inside in SCRIPTS.items()
     }
     return {script: count / letters for script, count in in_script.items() if count and letters}
+
+
+def main_script(text: str) -> str | None:
+    """Return the script of most letters of a text; None if there are no letters, or only of unknown scripts."""
+    share = script_shares(text)
+    return max(share, key=share.__getitem__, default=None)
 
 
 @cache

@@ -159,7 +159,7 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
     texts = {
         key: corpus.model_dump(mode="json", include={"columns", "target_language"})
         | {name: path.name for name, path in corpus.files.items()}
-        for key, corpus in {**recipe.data.prepared_texts, **recipe.data.test_texts}.items()
+        for key, corpus in recipe.data.texts.items()
     }
     tokenizer: object = recipe.tokenizer.model_dump(mode="json")
     if recipe.train.init_from is not None:
@@ -174,8 +174,8 @@ def recorded_settings(recipe: Recipe) -> dict[str, Any]:
 
 def input_files(recipe: Recipe) -> dict[str, Path]:
     """Return the files of the texts by their keys."""
-    texts = {**recipe.data.prepared_texts, **recipe.data.test_texts}
-    return {f"{key}.{name}": path for key, text in texts.items() for name, path in text_files(text).items()}
+    texts = recipe.data.texts.items()
+    return {f"{key}.{name}": path for key, text in texts for name, path in text_files(text).items()}
 
 
 def stamps(files: dict[str, Path]) -> dict[str, tuple[int, int, str]]:

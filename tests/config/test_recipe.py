@@ -535,7 +535,7 @@ def test_several_target_languages_are_read_and_written(path: Path) -> None:
         LanguagePair("en", "it"),
         LanguagePair("en", "zh"),
     ]
-    assert list(recipe.data.prepared_texts) == ["data.train.0", "data.train.1", "data.valid.0", "data.valid.1"]
+    assert list(recipe.data.texts) == ["data.train.0", "data.train.1", "data.valid.0", "data.valid.1"]
     path.write_text(recipe_to_yaml(recipe, path.parent), encoding="utf-8")
     assert load_recipe(path) == recipe
 

@@ -106,6 +106,14 @@ def test_languages_are_those_of_the_text_where_names_have_none_or_the_other_orde
     assert (checked_sides(short, stated, warnings).columns, warnings) == ((2, 1), [])
 
 
+@pytest.mark.parametrize(("source", "columns"), [("点击这里打开文件", (2, 1)), ("Firefox ESR", (1, 2))])
+def test_script_of_a_side_in_no_certain_language_shows_whether_sides_are_swapped(
+    tmp_path: Path, source: str, columns: tuple[int, int]
+) -> None:
+    corpus = CorpusFile(file=write_tsv(tmp_path / "a.tsv", [(source, "NetworkManager VPN")] * 100))
+    assert checked_sides(corpus, Direction(LanguagePair("en", "zh"), Origin.OPTION), []).columns == columns
+
+
 @pytest.mark.parametrize(
     ("lines", "columns"),
     [

@@ -125,7 +125,7 @@ class Text:
     def __init__(self, name: str, corpora: dict[str, CorpusFile], job: Preparation) -> None:
         self.name, self.file, self._job = name, job.work / f"{name}.tsv", job
         self._corpora = [(corpus, job.recipe.languages_of(corpus)) for corpus in corpora.values()]
-        self._places = [parts_of(*corpus)[0] for corpus in self._corpora]
+        self._files = [parts_of(corpus, languages)[0] for corpus, languages in self._corpora]
         self.audits = [CorpusAudit(corpus_name(key, corpus)) for key, corpus in corpora.items()]
         self._kept = bytearray()  # for each line of the file 1, or 0 if a later rule removed it
 
@@ -193,7 +193,7 @@ class Text:
 
     def _remove(self, rule: str, reason: str, line: bytes) -> None:
         corpus, number, source, target = cells_of(line)
-        place = f"{self._places[int(corpus)]}:{number}"
+        place = f"{self._files[int(corpus)]}:{number}"
         self.audits[int(corpus)].add(Removed(rule, place, reason, source, target))
         if self._job.rejected is not None:
             row = "\t".join((rule, place, reason, source, target))
@@ -237,32 +237,30 @@ def filtered_texts(job: Preparation) -> tuple[list[Text], Audit]:
     """
     recipe, data, console = job.recipe, job.recipe.data, job.console
     audit, samples = Audit([], [], {}), dict[LanguagePair, list[SentencePair]]()
-    train = {key: corpus for key, corpus in data.prepared_texts.items() if key.startswith("data.train")}
-    valid = {key: corpus for key, corpus in data.prepared_texts.items() if key not in train}
     with console.status("reading samples of the texts"):
-        for key, corpus in {**data.prepared_texts, **data.test_texts}.items():
+        for key, corpus in data.texts.items():
             languages = recipe.languages_of(corpus)
-            sample = sample_of(corpus, languages)
-            if key in train:
+            sample, filters = sample_of(corpus, languages), None
+            if key in data.train_texts:
                 samples.setdefault(languages, []).extend(sample)
-            filters = data.filters if key in train else None
+                filters = data.filters
             audit.findings += findings(corpus_name(key, corpus), languages, sample, filters)
         held_out = {"validation": pairs_of(recipe, data.valid), "test": pairs_of(recipe, data.test)}
         audit.findings += shared_pairs(held_out["validation"], held_out["test"])
         rules = {pair: Rules.learn(data.filters, pair, sample, held_out) for pair, sample in samples.items()}
     if "length" not in data.filters.keep and any(learned.lengths is None for learned in rules.values()):
         audit.not_applied["length"] = "there are too few pairs to learn the usual ratio"
-    texts = [Text("train", train, job)]
+    texts = [Text("train", data.train_texts, job)]
     texts[0].filter(rules, "duplicate" in data.filters.keep)
     if job.judge is not None:
         texts[0].judge(job.judge)
-    if valid:
+    if data.valid:
         # it must be like the input of users: only pairs without a loss are left out
-        texts.append(Text("valid", valid, job._replace(mapped=map, rejected=None)))
+        texts.append(Text("valid", data.valid_texts, job._replace(mapped=map, rejected=None)))
         without_rules = Filters(keep=get_args(RuleName))
         rules = {pair: Rules.learn(without_rules, pair) for pair in map(recipe.languages_of, data.valid)}
         texts[1].filter(rules, keep_duplicates=True)
-    audit.corpora += [audit for text in texts for audit in text.audits]
+    audit.corpora += [corpus for text in texts for corpus in text.audits]
     return texts, audit
 
 
