@@ -46,18 +46,20 @@ def init(request: InitRequest, console: Console) -> None:
     read or is too small; then no file is written.
     """
     _check_are_new(request)
-    corpora, profile = _given_texts(request), TextProfile()
+    corpora, profile, warnings = _given_texts(request), TextProfile(), list[str]()
     directions = (known_direction(request.languages, corpus) for corpus in corpora["train"])
     known = next(filter(None, directions), None)
     with console.status("reading the text"):
         languages = None if known is None else known.languages
         direction = shown_direction(known, [with_text_columns(corpus, languages) for corpus in corpora["train"]])
-        languages, warnings = direction.languages, list[str]()
+        languages = direction.languages
         model = None if request.initial is None else initial_description(request.initial, languages)
-        given = [with_text_columns(corpus, languages) for corpus in chain.from_iterable(corpora.values())]
+        as_given, are_exchanged = list[CorpusFile](), False
         for texts in corpora.values():
-            texts[:] = [checked_sides(with_text_columns(corpus, languages), direction, warnings) for corpus in texts]
-        as_given = [corpus for corpus in given if corpus in chain.from_iterable(corpora.values())]
+            given = [with_text_columns(corpus, languages) for corpus in texts]
+            texts[:] = [checked_sides(corpus, direction, warnings) for corpus in given]
+            as_given += [corpus for corpus in given if corpus in texts]
+            are_exchanged |= texts != given
         requested = (request.valid_size or 0) + (request.test_size or 0)
         sample = candidates(profile.counting(_pairs(corpora["train"], languages)), requested)
         profile.without_repetitions(sample, distinct(sample))
@@ -66,11 +68,11 @@ def init(request: InitRequest, console: Console) -> None:
         profile.sample = sorted({*profile.sample}.difference(*held_out.values()))
         filters, unusual = Filters(keep=("language",) if warnings else ()), list[Remark]()
         for corpus in chain.from_iterable(corpora.values()):  # what `nmt prepare` would warn of
-            name, sample = " and ".join(map(str, corpus.files.values())), sample_of(corpus, languages)
-            unusual += findings(name, languages, sample, filters)
-    for corpus in as_given if len(as_given) < len(given) else ():  # may be too short to be judged
-        name = " and ".join(map(str, corpus.files.values()))
-        console.warn(f"{name}: its sides are not exchanged, those of another text are; check this one in the recipe")
+            unusual += findings(_file_names(corpus), languages, sample_of(corpus, languages), filters)
+    if are_exchanged:
+        note = "its sides are not exchanged, those of another text are; check this one in the recipe"
+        for corpus in as_given:  # may be too short to be judged
+            console.warn(f"{_file_names(corpus)}: {note}")
     for remark in dict.fromkeys((*warnings, *map(str, unusual))):
         console.warn(remark)
     is_mixed = any(remark.rule == "language" for remark in unusual)
@@ -140,6 +142,10 @@ def _has_both(file: Path) -> bool:
 
 def _pairs(corpora: Iterable[CorpusFile], languages: LanguagePair | None) -> Iterator[SentencePair]:
     return (pair for corpus in corpora for pair in read_pairs(corpus, languages))
+
+
+def _file_names(corpus: CorpusFile) -> str:
+    return " and ".join(map(str, corpus.files.values()))
 
 
 def _names(request: InitRequest) -> str:

@@ -61,7 +61,8 @@ def score(
         known = " ".join(sorted(LANGUAGES))
         raise ConfigError(f"--target-lang {code}: unknown language code, expected one of {known}")
     texts = _read(hypothesis, [*references, *options.others, *([options.source] if options.source else [])], options)
-    language = detect_language(texts[[*references, hypothesis][0]]) if code is None else target_language(code)
+    first = references[0] if references else hypothesis
+    language = detect_language(texts[first]) if code is None else target_language(code)
     compared, source = [texts[path] for path in references], texts[options.source] if options.source else None
     paths = (hypothesis, *options.others)
     systems: dict[Path, _System] = {}
@@ -171,10 +172,9 @@ def read_parallel(path: Path, hypothesis: Path, hypotheses: Sequence[str]) -> li
     lines = read_text(path)
     if len(lines) == len(hypotheses):
         return lines
+    names, shorter = (input_name(hypothesis), input_name(path)), min(len(hypotheses), len(lines))
+    longer, surplus = (names[1], lines[shorter:]) if len(lines) > shorter else (names[0], hypotheses[shorter:])
     advice = "line n of one must belong to line n of the other"
-    names = input_name(hypothesis), input_name(path)
-    longer, surplus = max((len(hypotheses), names[0], hypotheses), (len(lines), names[1], lines))[1:]
-    surplus = surplus[min(len(lines), len(hypotheses)) :]
     if not any(line.strip() for line in surplus):
         advice = f"the last {len(surplus)} of {longer} are empty: remove them"
     counts = f"{names[0]} has {counted(len(hypotheses), 'line')}, but {names[1]} has {len(lines):,}"

@@ -2,9 +2,8 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, field_serializer, model_validator
 
@@ -28,8 +27,7 @@ def spelling(code: str) -> str:
 Language = Annotated[str, AfterValidator(_is_code)]
 
 
-@dataclass(frozen=True)
-class LanguagePair:
+class LanguagePair(NamedTuple):
     """The languages of one text."""
 
     source: str

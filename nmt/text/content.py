@@ -67,13 +67,13 @@ def invented_items(text: str) -> list[str]:
 
 
 def _compared(item: Item) -> str:
-    argument = ICU_ARGUMENT.match(item.text)
+    if argument := ICU_ARGUMENT.match(item.text):
+        return argument[0]
     if item.text[0] == ":" and "`" in item.text:  # a role of reStructuredText, whose text is translated
         return item.text.partition("`")[0]
     if _LIST_MARK.fullmatch(item.text):  # `1)` is `1）` or `1、` in Chinese
         return "-"
-    text = _CHINESE_END.sub(r"\1", _BESIDE.sub("", item.text.strip(_AROUND)))
-    return argument[0] if argument else text or item.text
+    return _CHINESE_END.sub(r"\1", _BESIDE.sub("", item.text.strip(_AROUND))) or item.text
 
 
 def accelerators(source: str, text: str) -> ContentDiff:

@@ -69,10 +69,10 @@ def sample_of(corpus: CorpusFile, languages: LanguagePair | None) -> list[Senten
 
 
 def named_languages(corpus: CorpusFile) -> list[str]:
-    """Return the languages that a file with both languages states, in its order; [] if it states none."""
-    first, *second = parts_of(corpus, None)
+    """Return the languages that a file with both languages states, in its order; [] for two files, or if none."""
     if corpus.file is None:
         return []
+    first, *second = parts_of(corpus, None)
     if second:
         names = [path.suffix[1:] for path in (first, *second)]
     elif (format_ := format_of(first)) == "units":
@@ -82,7 +82,7 @@ def named_languages(corpus: CorpusFile) -> list[str]:
     else:
         names = next(iter(first_records(corpus, None)), [])
     codes = list(filter(is_language, dict.fromkeys(map(str.strip, names))))
-    return codes if len(codes) < 3 else [code for code in codes if code.lower() not in _NUMBERS]
+    return codes if len(codes) <= 2 else [code for code in codes if code.lower() not in _NUMBERS]
 
 
 def first_records(corpus: CorpusFile, languages: LanguagePair | None) -> list[list[str]]:

@@ -105,8 +105,7 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
     pairs = [pair for corpus in corpora for pair in sample_of(corpus, languages)]
     source, target = map(language_of, ([pair.source for pair in pairs], [pair.target for pair in pairs]))
     if known is not None:
-        first, second = known.languages.source, known.languages.target
-        reverse = LanguagePair(second, first)
+        reverse = LanguagePair(*known.languages[::-1])
         return Direction(reverse, Origin.TEXT) if _shows((source, target), reverse) else known
     if source is None or target is None or source == target:
         name, advice = next(iter(corpora[0].files.values())), f"state them: {OPTION} en-it"
@@ -116,10 +115,9 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
 
 def _shows(detected: Sequence[str | None], languages: LanguagePair) -> bool:
     """Whether the languages or scripts detected on two sides, of which one may be None, agree with these languages."""
-    sides = zip(detected, (languages.source, languages.target), strict=True)
     return any(detected) and all(
         script_of(code) in (name, None) if name in SCRIPTS else name in (None, primary_code(code))
-        for name, code in sides
+        for name, code in zip(detected, languages, strict=True)
     )
 
 
@@ -138,21 +136,21 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
     Texts of fewer than 100 lines, and languages that cannot be told apart, are not judged.
     """
     sample = sample_of(corpus, direction.languages)
-    codes, files = (direction.languages.source, direction.languages.target), list(corpus.files.values())
     texts = [[pair.source for pair in sample], [pair.target for pair in sample]]
-    wrong, evidence = list(map(found_instead, texts, codes)), list[str]()
-    for side, (code, wrong_language) in enumerate(zip(codes, wrong, strict=True)):
-        if wrong_language is not None:
-            lines = zip(texts[side], (pair.line for pair in sample), strict=True)
-            name = str(files[side]) if len(files) == 2 else f"{files[0]}, {('source', 'target')[side]}"
-            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {wrong_language}:")
+    names = list(map(str, corpus.files.values()))
+    names = names if len(names) == 2 else [f"{names[0]}, source", f"{names[0]}, target"]
+    evidence = list[str]()
+    for name, text, code in zip(names, texts, direction.languages, strict=True):
+        if (found := found_instead(text, code)) is not None:
+            evidence.append(f"  {name}: expected {code} ({direction.origin}), found {found}:")
+            lines = zip(text, (pair.line for pair in sample), strict=True)
             readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
             evidence += islice(readable, _EXAMPLES)
     if not evidence:
         return None
     # without a certain language, the script; None for a column of numbers or an empty one
     detected = [language_of(text) or main_script("".join(text)) for text in texts]
-    swapped = None not in detected and _shows(detected, LanguagePair(codes[1], codes[0]))
+    swapped = None not in detected and _shows(detected, LanguagePair(*direction.languages[::-1]))
     return WrongSides("\n".join(["the text is not in its languages:", *evidence]), swapped)
 
 

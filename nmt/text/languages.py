@@ -214,11 +214,11 @@ def detect_language(lines: Iterable[str]) -> TargetLanguage:
     Japanese mixes Han with kana, and Korean may contain some Han; only Chinese has Han alone.
     """
     share = script_shares("".join(islice(lines, _LINES_READ)))
-    han, han_and_kana, hangul = (share.get(script, 0.0) for script in ("Han", "Japanese", "Hangul"))
-    total = han_and_kana + hangul
     for script, sole in SOLE_LANGUAGES.items():
         if sole != "ja" and not has_spaces(sole) and share.get(script, 0.0) > _SHARE:
             return TargetLanguage(sole, "detected")
+    han, han_and_kana, hangul = (share.get(script, 0.0) for script in ("Han", "Japanese", "Hangul"))
+    total = han_and_kana + hangul
     code = "ja" if han_and_kana - han > _SHARE * total else "ko" if hangul > _SHARE * total else "zh"
     return TargetLanguage(code if total > _SHARE else "", "detected")
 
@@ -412,9 +412,9 @@ def _converter(conversion: str) -> Any:
 def _stated_conversion(language: str) -> str | None:
     """Return OpenCC's configuration for a language code: that of its region, unless its script is the other variant."""
     parts = _subtags(language)
-    stated = [_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS]
     if "hans" in parts:
         return "t2s"
+    stated = [_CONVERSIONS[part] for part in reversed(parts) if part in _CONVERSIONS]
     return next((conversion for conversion in stated if conversion != "t2s" or "hant" not in parts), None)
 
 

@@ -110,9 +110,10 @@ def _proposal(
     batch, reason_of_batch = _batch_tokens(name, target, device)
     most_passes = _PASSES * (_PASSES_TOKENS / target) ** _PASSES_POWER * (_GPU_PASSES if device == "cuda" else 1)
     most_steps = _round(max(100, min(max(most_passes, _FEWEST_PASSES), _MOST_PASSES) * target / (batch * _FULL)))
-    minutes, steps = limit or (_VALIDATIONS, most_steps)
+    minutes, steps = limit or (None, most_steps)
+    validations = _VALIDATIONS if minutes is None else min(_VALIDATIONS, max(_FEWEST_VALIDATIONS, minutes))
     warmup, rate = _round(min(steps / 5, 4000 if name == BASE else 400)), _RATE_OF_DIM_256 * math.sqrt(256 / dim)
-    every = max(10, _round(steps / min(_VALIDATIONS, max(_FEWEST_VALIDATIONS, minutes))))
+    every = max(10, _round(steps / validations))
     passes = steps * batch * _FULL / target
     settings = {
         "model": Setting(
@@ -129,7 +130,7 @@ def _proposal(
             "over the last 70 %: in our measurements 1.3 BLEU better than the schedule of the paper with the same peak",
         ),
         "train.stop": Setting(
-            f"{{steps: {most_steps}, {f'minutes: {minutes:g}, ' if limit else ''}patience: {_PATIENCE}}}",
+            f"{{steps: {most_steps}, {'' if minutes is None else f'minutes: {minutes:g}, '}patience: {_PATIENCE}}}",
             f"passes over the text: about {passes:.{int(passes < 10)}f}; a small text needs more. Patience ends it "
             f"after {_PATIENCE} validations without a better BLEU",
         ),
@@ -263,8 +264,10 @@ def distinct(sample: Iterable[SentencePair]) -> list[SentencePair]:
 def _suits(pair: SentencePair) -> bool:
     """Whether a pair can be held out: both sides with letters, different, not long, in one cell of TSV, undamaged."""
     sides = (pair.source, pair.target)
-    text = letters(pair.source) not in ("", letters(pair.target)) and letters(pair.target)
-    return bool(text) and all(len(side) <= _LONGEST and not _BREAK.search(side) and not damage(side) for side in sides)
+    texts = {letters(side) for side in sides}
+    if len(texts) == 1 or "" in texts:
+        return False
+    return all(len(side) <= _LONGEST and not _BREAK.search(side) and not damage(side) for side in sides)
 
 
 def _digest(pair: SentencePair) -> tuple[bytes, list[str]]:

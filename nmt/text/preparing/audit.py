@@ -83,19 +83,19 @@ def findings(
     if first is not None:
         text = f"the lengths of both sides stop corresponding at about line {sample[first].line:,}"
         remarks.append(Remark(corpus, text))
-    for name, code in (("source", languages.source), ("target", languages.target)):
-        lines = [(pair.line, getattr(pair, name)) for pair in sample]
-        for trait in chain(_properties(code, filters), _properties_of_pairs(sample, name)):
-            judged = lines[:: -(-len(lines) // trait.judged)]
-            shown = [f"line {number}: {line}" for number, line in judged if trait.shows(line)]
-            share = f"{len(shown) / len(judged):.1%} of the lines"
-            if trait.least == 0:
-                share = f"{len(shown):,} of {counted(len(judged), 'line')}"
-            elif len(lines) < _LEAST_LINES or len(shown) <= max(trait.least * len(judged), _EXAMPLES):
-                continue
-            if shown:
-                text = f"the {name} ({code}) {trait.text.format(share)}"
-                remarks.append(Remark(corpus, text, tuple(shown[:_EXAMPLES]), trait.rule))
+    for side, code in languages._asdict().items():
+        lines = [(pair.line, getattr(pair, side)) for pair in sample]
+        for possible in chain(_properties(code, filters), _properties_of_pairs(sample, side)):
+            judged = lines[:: -(-len(lines) // possible.judged)]
+            shown = [f"line {number}: {line}" for number, line in judged if possible.shows(line)]
+            if possible.least == 0:
+                is_found, share = bool(shown), f"{len(shown):,} of {counted(len(judged), 'line')}"
+            else:
+                is_found = len(lines) >= _LEAST_LINES and len(shown) > max(possible.least * len(judged), _EXAMPLES)
+                share = f"{len(shown) / len(judged):.1%} of the lines"
+            if is_found:
+                text = f"the {side} ({code}) {possible.text.format(share)}"
+                remarks.append(Remark(corpus, text, tuple(shown[:_EXAMPLES]), possible.rule))
     return remarks
 
 
@@ -143,14 +143,14 @@ def _properties(code: str, filters: Filters | None) -> Iterator[_Property]:
         yield _Property(lambda line: _is_other_variant(line, expected, other), 0.02, text)
 
 
-def _properties_of_pairs(sample: Sequence[SentencePair], name: str) -> Iterator[_Property]:
+def _properties_of_pairs(sample: Sequence[SentencePair], side: str) -> Iterator[_Property]:
     """Yield the properties of a side that its lines show by what is beside them."""
     different = {(pair.source, pair.target) for pair in sample}
-    counts = Counter(pair[name == "target"] for pair in different)
+    counts = Counter(target if side == "target" else source for source, target in different)
     repeated = {line for line, count in counts.items() if count > max(_LEAST_REPEATED, 0.01 * len(sample))}
     text = "is the same beside different sentences in {}: remove such lines, which pages have in place of a translation"
     yield _Property(repeated.__contains__, 0.01, text)
-    if name == "target":
+    if side == "target":
         judged = sample[:: -(-len(sample) // _JUDGED)]
         pairs = ((source, target) for source, target, _ in judged if not _has_entity(target))
         surplus = {

@@ -1,6 +1,7 @@
 """Readers of parallel text: one module for each family of formats. `nmt.text.corpus` chooses among them."""
 
 from collections.abc import Iterable
+from itertools import product
 from typing import NamedTuple
 
 from nmt.config import LanguagePair
@@ -37,9 +38,12 @@ def named_sides(names: Iterable[str], languages: LanguagePair | None) -> tuple[s
     by_name: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         by_name.setdefault(name.rpartition(".")[2].strip().casefold(), []).append(name)
-    for sides in (("source", "target"), None if languages is None else nearest_codes(languages, by_name)):
-        if sides is not None and by_name.keys() >= {*sides}:
-            pairs = [(first, second) for first in by_name[sides[0]] for second in by_name[sides[1]]]
-            below_same = [names for names in pairs if len({name.rpartition(".")[0] for name in names}) == 1]
-            return pairs[0] if len(pairs) == 1 else below_same[0] if len(below_same) == 1 else None
-    return None
+    sides: tuple[str, str] | None = "source", "target"
+    if not by_name.keys() >= {"source", "target"}:
+        sides = None if languages is None else nearest_codes(languages, by_name)
+    if sides is None:
+        return None
+    pairs = list(product(by_name[sides[0]], by_name[sides[1]]))
+    if len(pairs) > 1:
+        pairs = [pair for pair in pairs if pair[0].rpartition(".")[0] == pair[1].rpartition(".")[0]]
+    return pairs[0] if len(pairs) == 1 else None

@@ -99,15 +99,14 @@ def first_bytes(stream: BinaryIO) -> bytes:
 
 
 def _advice(raw: bytes) -> str:
-    # in GB18030, most bytes of Chinese are not ASCII; in Latin-1, few bytes of a European text are not; in UTF-16, each
-    # line end of a Chinese text has a zero
-    has_wide = sum(byte >= 0x80 for byte in raw) > len(raw) // 3
+    """Return how to convert bytes that are not UTF-8, by the encoding that they probably have."""
     text = raw.decode(errors="replace")
     if sum(sign > "\x7f" for sign in text) > 2 * text.count("\ufffd"):  # most characters are right
         return "leave such bytes out: iconv -c -f UTF-8 -t UTF-8 FILE > NEWFILE"
-    encoding = (
-        "UTF-16" if raw.count(0) > len(raw) // 100 or raw.startswith(_UTF16) else "GB18030" if has_wide else "LATIN1"
-    )
+    if raw.startswith(_UTF16) or raw.count(0) > len(raw) // 100:  # each line end of a Chinese text has a zero
+        encoding = "UTF-16"
+    else:  # most bytes of Chinese in GB18030 are not ASCII, few of a European text in Latin-1
+        encoding = "GB18030" if sum(byte >= 0x80 for byte in raw) > len(raw) // 3 else "LATIN1"
     return f"convert it from its encoding (LATIN1, UTF-16, GB18030, …): iconv -f {encoding} -t UTF-8 FILE > NEWFILE"
 
 

@@ -83,7 +83,7 @@ def read_po(path: Path, languages: LanguagePair | None) -> Iterator[SentencePair
         raise DataError(f"{path}: not a PO file: {error}") from None
     stated, is_reversed = primary_code(file.metadata.get("Language", "").partition("@")[0]), False
     if stated and languages is not None:
-        source, target = primary_code(languages.source), primary_code(languages.target)
+        source, target = map(primary_code, languages)
         if stated not in (source, target):
             raise DataError(f"{path}:1: found the header Language: {stated}, expected {target}, or {source}")
         is_reversed = stated != target
