@@ -11,7 +11,7 @@ What PyYAML alone returns, and what this module returns:
 
 import re
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ class Document:
             if not has_place:
                 raise ConfigError(f"{origin}: {'.'.join(map(str, location[:depth]))} is {kind}")
             if depth == len(location) - 1:
-                container[part] = _parse(text, origin)[0]
+                container[part] = _parse(text, lambda line: origin)[0]
             elif is_section and container.get(part) is None:
                 container[part] = {}
             container = container[part]
@@ -142,7 +142,7 @@ def read(path: Path) -> Document:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the recipe as UTF-8") from None
-    data, lines = _parse(text, str(path))
+    data, lines = _parse(text, lambda line: f"{path}:{line}")
     if not isinstance(data, dict):
         content = "nothing" if data is None else "a list" if isinstance(data, list) else shown(data)
         raise ConfigError(
@@ -156,8 +156,8 @@ def write(data: Any) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
-    """Return YAML text as plain data, and the line of each key. Raises ConfigError, with a line of a file."""
+def _parse(text: str, place_of: Callable[[int], str]) -> tuple[Any, dict[Location, int]]:
+    """Return YAML text as plain data, and the line of each key. Raises ConfigError with the place of a line."""
     try:
         depth = 0
         event: Any
@@ -176,11 +176,14 @@ def _parse(text: str, name: str) -> tuple[Any, dict[Location, int]]:
         if (node := loader.get_single_node()) is None:
             return None, {}
         return loader.construct_document(node), {(): 1, **_lines(node, ())}
-    except yaml.YAMLError as error:
-        error_mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
+    except yaml.YAMLError as caught:
+        error: Any = caught
+        if isinstance(error, yaml.reader.ReaderError):  # of a character, without a mark
+            line, problem = text.count("\n", 0, error.position), str(error).partition("\n")[0]
+        else:
+            line, problem = error.problem_mark.line, error.problem
         advice = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
-        place = f"{name}:{error_mark.line + 1}" if error_mark and not name.startswith("--set ") else name
-        raise ConfigError(f"{place}: not valid YAML: {problem}{advice}") from None
+        raise ConfigError(f"{place_of(line + 1)}: not valid YAML: {problem}{advice}") from None
 
 
 def _lines(node: yaml.Node, above: Location) -> dict[Location, int]:

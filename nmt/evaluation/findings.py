@@ -51,8 +51,7 @@ _WORD_LOOP = re.compile(r"([^\W\d_]{1,8}?)\1{7,}")
 class Finding:
     """A fault of one line."""
 
-    # From 1.
-    line: int
+    line: int  # from 1
     kind: str  # one of KINDS
     detail: str
 

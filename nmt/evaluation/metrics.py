@@ -224,8 +224,7 @@ class Bucket:
     """The lines of a text whose lengths are in one range."""
 
     name: str
-    # Indices, from 0.
-    lines: tuple[int, ...]
+    lines: tuple[int, ...]  # indices, from 0
 
 
 def length_buckets(lines: Sequence[str]) -> list[Bucket]:

@@ -26,8 +26,7 @@ class SystemScores:
     # With the baseline, one for each score; none for the baseline itself.
     comparisons: tuple[Comparison, ...] = ()
     findings: tuple[Finding, ...] = ()
-    # For each score its values in the buckets.
-    by_length: tuple[tuple[float, ...], ...] = ()
+    by_length: tuple[tuple[float, ...], ...] = ()  # for each score its values in the buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,9 @@ class ScoreReport:
     lines: int
     language: TargetLanguage
     systems: tuple[SystemScores, ...]
-    # Reasons why the scores may not be meaningful.
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # reasons why the scores may not be meaningful
     buckets: tuple[Bucket, ...] = ()
-    # What the buckets count, such as words of the reference.
-    length_of: str = ""
+    length_of: str = ""  # what the buckets count, such as words of the reference
 
     def as_json(self) -> str:
         """Return the report as one JSON object: the scores of HYP, then those of all systems if there are several."""
@@ -170,7 +167,10 @@ def reference_warnings(name: str, references: Sequence[str], target: TargetLangu
         yield f"{name}: {empty:,} of {counted(len(references), 'line')} {'is' if empty == 1 else 'are'} empty"
     detected = detect_language(references)
     if detected.tokenizer != target.tokenizer:
-        yield f"target language given as {target.code}, but {name} {detected.looks}"
+        stated = f"given as {target.code}"
+        if target.origin == "detected":
+            stated = f"not given; the first reference {target.looks}"
+        yield f"target language {stated}, but {name} {detected.looks}"
 
 
 def _share_tokenized(lines: Sequence[str]) -> float:

@@ -14,14 +14,13 @@ from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.text.corpus import first_records, named_languages, sample_of
 from nmt.text.languages import (
-    SCRIPTS,
+    agrees,
     found_instead,
     is_language,
     is_traditional,
     language_of,
     main_script,
     primary_code,
-    script_of,
 )
 from nmt.text.readers import named_sides
 
@@ -115,19 +114,14 @@ def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> D
 
 def _shows(detected: Sequence[str | None], languages: LanguagePair) -> bool:
     """Whether the languages or scripts detected on two sides, of which one may be None, agree with these languages."""
-    return any(detected) and all(
-        script_of(code) in (name, None) if name in SCRIPTS else name in (None, primary_code(code))
-        for name, code in zip(detected, languages, strict=True)
-    )
+    return any(detected) and all(map(agrees, detected, languages))
 
 
 class WrongSides(NamedTuple):
     """The evidence that a text is not in its languages."""
 
-    # A line for each wrong side, each followed by lines of the text.
-    evidence: str
-    # Whether each side is in the language of the other.
-    swapped: bool
+    evidence: str  # a line for each wrong side, each followed by lines of the text
+    swapped: bool  # whether each side is in the language of the other
 
 
 def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:

@@ -29,8 +29,7 @@ class Item(NamedTuple):
 
     text: str
     role: Role = "single"
-    # The name that an opening item shares with its closing item.
-    name: str = ""
+    name: str = ""  # the name that an opening item shares with its closing item
     # Whether it is code of a document's format, and no part of the text that the format encodes.
     is_markup: bool = False
 

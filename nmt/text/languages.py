@@ -168,8 +168,7 @@ class TargetLanguage:
     # `zh`, `ja`, `ko`, or another primary code; empty if none was given and the text is in none of these.
     code: str
     origin: Literal["given", "detected"] = "given"
-    # The code with script and region as it was given, such as `zh-Hant`.
-    stated: str = ""
+    stated: str = ""  # the code with script and region as it was given, such as `zh-Hant`
 
     @property
     def tokenizer(self) -> str:
@@ -258,6 +257,13 @@ def confusable(detected: str, code: str) -> bool:
     label = primary_code(code)
     is_related = any({detected, label} <= languages for languages in _RELATED)
     return detected in (label, "zxx") or label not in _identifier().labels or is_related
+
+
+def agrees(found: str | None, code: str) -> bool:
+    """Whether a text with this language or script, None if that is uncertain, may be in the language `code`."""
+    if found in SCRIPTS:
+        return script_of(code) in (found, None)
+    return found in (None, primary_code(code))
 
 
 def language_of(lines: Sequence[str]) -> str | None:

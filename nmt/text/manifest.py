@@ -69,14 +69,11 @@ class Manifest:
     inputs: dict[str, tuple[int, int, str]]
     # The SHA-256 of token ids, tokenizers and validation text, by the names of the files in the folder.
     files: dict[str, str]
-    # Number of pieces of the source and the target side.
-    vocabulary: tuple[int, int]
+    vocabulary: tuple[int, int]  # number of pieces of the source and the target side
     train: SplitCounts
     valid: SplitCounts | None
-    # Limit on the length of translations, from the lengths in the training text.
-    max_length: MaxLength
-    # The longest source, in tokens, that translation does not split.
-    longest_source: int
+    max_length: MaxLength  # limit on the length of translations, from the lengths in the training text
+    longest_source: int  # the longest source, in tokens, that translation does not split
 
     @property
     def fingerprint(self) -> str:

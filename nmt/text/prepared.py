@@ -86,10 +86,8 @@ class CorpusPart:
     """The pairs of one corpus in a split, with settings of training."""
 
     pairs: int
-    # How often each pair occurs in an epoch.
-    weight: float = 1.0
-    # Ids before each source, such as that of a tag.
-    prefix: tuple[int, ...] = ()
+    weight: float = 1.0  # how often each pair occurs in an epoch
+    prefix: tuple[int, ...] = ()  # ids before each source, such as that of a tag
 
 
 @dataclass(frozen=True)

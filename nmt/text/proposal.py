@@ -64,10 +64,8 @@ class Proposal(NamedTuple):
     model: ModelSettings
     batch_tokens: int
     steps: int
-    # Floating-point operations of the whole training.
-    operations: float
-    # By the key in the recipe, such as `train.schedule`.
-    settings: dict[str, Setting]
+    operations: float  # floating-point operations of the whole training
+    settings: dict[str, Setting]  # by the key in the recipe, such as `train.schedule`
 
 
 def operations(model: ModelSettings, vocabulary: int, source_tokens: float, target_tokens: float) -> float:

@@ -71,7 +71,8 @@ class Tokenizer:
         small = {code: low for code in codes if (low := chr(code).lower()) != chr(code)}  # by the code of each capital
         # a list: while SentencePiece calls a generator that reads a file, RAM grows by more than the size of this file
         text, model = [line.translate(small) for line in map(_escape, lines) if line], io.BytesIO()
-        more: dict[str, Any] = {"hard_vocab_limit": False} if at_most else {}  # only if it is not the default
+        is_limit = at_most or settings.min_frequency > 1
+        more: dict[str, Any] = {"hard_vocab_limit": False} if is_limit else {}  # only if it is not the default
         if settings.min_frequency > 1:
             counts = Counter(chain.from_iterable(map(str.split, text)))
             frequent = {word for word, count in counts.items() if count >= settings.min_frequency}
@@ -79,7 +80,6 @@ class Tokenizer:
                 least = f"{settings.min_frequency:,} times; set it lower"
                 raise ConfigError(f"tokenizer.min_frequency: no word of the text occurs {least}")
             text = [" ".join(filter(frequent.__contains__, line.split())) for line in text]
-            more["hard_vocab_limit"] = False
         with tempfile.NamedTemporaryFile("w", encoding="utf-8") as rules:
             if small:
                 more["normalization_rule_tsv"] = rules.name  # the model contains a copy of the rules

@@ -82,7 +82,7 @@ def test_block_text_byte_order_mark_and_crlf_are_read(recipe: Path) -> None:
         ),
         ("a: 1\n\tb: 2\n", "{}:2: not valid YAML: found character '\\t' that cannot start any token; indent"),
         ("a: b: c\n", "{}:1: not valid YAML: mapping values are not allowed here"),
-        ("a: 1\nb: \x00\n", "{}: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
+        ("a: 1\nb: \x00\n", "{}:2: not valid YAML: unacceptable character #x0000: special characters are not allowed"),
         ("a: *nowhere\n", "{}:1: not valid YAML: found the alias *nowhere, expected none; write the value out"),
         (
             "a: 1\nb: !!python/name:os.system x\n",

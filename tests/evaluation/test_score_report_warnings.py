@@ -50,6 +50,8 @@ def test_table_gives_a_warning() -> None:
 def test_references_in_another_script_than_that_of_the_language_give_a_warning() -> None:
     (warning,) = reference_warnings("ref", ["猫在睡觉。"], target_language("it"))
     assert warning.startswith("target language given as it, but ref ")
+    (warning,) = reference_warnings("ref", ["猫在睡觉。"], detect_language(["Il gatto dorme."]))
+    assert warning.startswith("target language not given; the first reference does not look Chinese, ")
 
 
 def test_a_fault_of_many_lines_gives_a_warning() -> None:

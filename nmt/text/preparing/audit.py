@@ -61,11 +61,9 @@ class _Property:
     """A property of one side of a corpus, and how a line shows it."""
 
     shows: Callable[[str], object]
-    # The share of lines above which the corpus has the property; with 0, one line is enough.
-    least: float
+    least: float  # the share of lines above which the corpus has the property; with 0, one line is enough
     text: str
-    # Lines of the sample that are judged, evenly spread.
-    judged: int = SAMPLE
+    judged: int = SAMPLE  # lines of the sample that are judged, evenly spread
     rule: str = ""  # the rule, if any, that would remove these lines
 
 
@@ -179,8 +177,7 @@ class Removed:
     """A pair that a rule removed, as normalized, with its place and what was found in it."""
 
     rule: str
-    # File and line.
-    place: str
+    place: str  # file and line
     reason: str
     source: str
     target: str
@@ -190,12 +187,9 @@ class Removed:
 class CorpusAudit:
     """What the rules removed from one corpus."""
 
-    # The key in the recipe and the file: `data.train.0: train.tsv`.
-    name: str
-    # Pairs read.
-    read: int = 0
-    # Pairs removed, by rule.
-    removed: Counter[str] = field(default_factory=Counter)
+    name: str  # the key in the recipe and the file: `data.train.0: train.tsv`
+    read: int = 0  # pairs read
+    removed: Counter[str] = field(default_factory=Counter)  # pairs removed, by rule
     examples: dict[str, list[Removed]] = field(default_factory=dict)
 
     @property

@@ -42,10 +42,8 @@ class LengthRatio:
     letters of its translation, so that names and code inside Chinese text count as much as on the other side.
     """
 
-    # Of the logarithm of the ratio.
-    median: float
-    # Standard deviation of this logarithm among long sentences.
-    deviation: float
+    median: float  # of the logarithm of the ratio
+    deviation: float  # standard deviation of this logarithm among long sentences
     # The same among short ones, to be divided by the square root of the length of both sides.
     deviation_for_length_1: float
 
@@ -101,8 +99,7 @@ class Side:
 
     code: str
     normalize: Callable[[str], str]
-    # None for a language that is written in several scripts.
-    script: str | None
+    script: str | None  # None for a language that is written in several scripts
     script_letters: re.Pattern[str]
     # Letters of all other scripts but Latin, which names and terms have in every language.
     foreign: re.Pattern[str]
@@ -216,11 +213,9 @@ def letters(text: str) -> str:
     if text.isascii():
         return text.encode().translate(_FOLDED, _DROPPED).decode()
     folded = text.casefold().encode().translate(None, _DROPPED).decode()
-    return folded if folded.isalnum() else _NO_LETTER.sub(_marks, folded)
-
-
-def _marks(match: re.Match[str]) -> str:
-    return "".join(character for character in match[0] if category(character).startswith("M"))
+    if folded.isalnum():
+        return folded
+    return _NO_LETTER.sub(lambda match: "".join(sign for sign in match[0] if category(sign)[0] == "M"), folded)
 
 
 def _copy(rules: Rules, source: str, target: str) -> str | None:
