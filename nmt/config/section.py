@@ -81,13 +81,12 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[Difference]:
     >>> [str(one) for one in differences({"beam": 5, "penalty": {"alpha": 1.0}}, {"beam": 4, "penalty": None})]
     ['beam: was 5, now 4', 'penalty.alpha: was 1.0, now null']
     """
-    entries = [_entries(before), _entries(now)]
     if before == now:
         return
-    if None in entries or not any(entries):
+    old, new = _entries(before), _entries(now)
+    if old is None or new is None or not (old or new):
         yield Difference(key, before, now)
         return
-    old, new = (entry or {} for entry in entries)
     for name in {**old, **new}:
         yield from differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
 

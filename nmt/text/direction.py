@@ -13,15 +13,7 @@ from typing import NamedTuple
 from nmt.config import CorpusFile, LanguagePair, Recipe
 from nmt.errors import ConfigError, DataError
 from nmt.text.corpus import first_records, named_languages, sample_of
-from nmt.text.languages import (
-    agrees,
-    found_instead,
-    is_language,
-    is_traditional,
-    language_of,
-    main_script,
-    primary_code,
-)
+from nmt.text.languages import agrees, found_instead, is_language, language_of, main_script, short_code
 from nmt.text.readers import named_sides
 
 OPTION = "--languages"
@@ -84,13 +76,8 @@ def named_direction(files: Sequence[Path]) -> Direction | None:
 
 def _pair(codes: Sequence[str]) -> LanguagePair:
     """Return two codes in the form of recipes; of one language, with script and region, as sr_Cyrl and sr_Latn."""
-    short = [*map(_short, codes)]
+    short = [*map(short_code, codes)]
     return LanguagePair(*(short if short[0] != short[1] else codes))
-
-
-def _short(code: str) -> str:
-    """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
-    return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)
 
 
 def shown_direction(known: Direction | None, corpora: Sequence[CorpusFile]) -> Direction:

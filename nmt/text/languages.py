@@ -369,6 +369,11 @@ def is_traditional(language: str) -> bool:
     return variant_of(language, ()) == "Traditional"
 
 
+def short_code(code: str) -> str:
+    """Return a code in the form of recipes: without script and region, except for Traditional Chinese."""
+    return "zh-Hant" if primary_code(code) == "zh" and is_traditional(code) else primary_code(code)
+
+
 @cache
 def nearest_code(requested: str, written: tuple[str, ...]) -> str | None:
     """Return the written code of the requested language: if possible the same, else of the same script or region.

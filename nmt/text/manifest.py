@@ -115,11 +115,9 @@ class Manifest:
         if (stored_version := content.get("format_version")) != PREPARED.version:
             raise UnusableCorpusError(f"{path}: found format version {stored_version}, expected {PREPARED.version}")
         values = {key: value for key, value in content.items() if key not in ("sha256", *PREPARED.header)}
-        try:
+        with suppress(ValidationError):
             if content.get("sha256") == json_digest(values):
                 return _MANIFEST.validate_python(values)
-        except ValidationError:
-            pass
         raise UnusableCorpusError(f"{path}: incomplete or damaged")
 
 

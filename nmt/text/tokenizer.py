@@ -304,11 +304,9 @@ def train_tokenizers(
         raise ConfigError(f"tokenizer.type: {unspaced[0]} has no spaces between words; use unigram, bpe or char")
 
     def trained(sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
-        share, pieces = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2)), settings.vocab_size
-        is_auto = pieces == "auto"
-        if is_auto and settings.type in ("word", "char"):
-            pieces = LARGEST_PROPOSED_VOCABULARY
-        elif is_auto:
+        share, pieces = min(1.0, SAMPLED_BYTES / (size * len(sides) / 2)), settings.largest_vocabulary
+        is_auto = settings.vocab_size == "auto"
+        if is_auto and settings.type in ("unigram", "bpe"):
             counts = Counter(chain.from_iterable(pair[side] for pair in sample(share) for side in sides))
             pieces = proposed_size(round(counts.total() / share), counts, settings, len(tags))
         lines = (pair[side] for pair in sample(share) for side in sides)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from hashlib import blake2b
-from itertools import compress, starmap
+from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, get_args
 
@@ -124,17 +124,18 @@ class Text:
 
     def __init__(self, name: str, corpora: dict[str, CorpusFile], job: Preparation) -> None:
         self.name, self.file, self._job = name, job.work / f"{name}.tsv", job
-        self._corpora = [(corpus, job.recipe.languages_of(corpus)) for corpus in corpora.values()]
-        self._files = [parts_of(corpus, languages)[0] for corpus, languages in self._corpora]
+        self._corpora = list(corpora.values())
+        self._languages = list(map(job.recipe.languages_of, self._corpora))
+        self._files = [files[0] for files in map(parts_of, self._corpora, self._languages)]
         self.audits = [CorpusAudit(corpus_name(key, corpus)) for key, corpus in corpora.items()]
         self._kept = bytearray()  # for each line of the file 1, or 0 if a later rule removed it
 
     def filter(self, rules: dict[LanguagePair, Rules], keep_duplicates: bool) -> None:
         """Apply the rules on text, write what they keep, and find duplicates. Raises DataError if nothing is left."""
-        texts = enumerate(starmap(read_pairs, self._corpora))
+        texts = enumerate(map(read_pairs, self._corpora, self._languages))
         blocks = ((corpus, block) for corpus, pairs in texts for block in batched(map(tuple, pairs), BLOCK))
-        languages = [languages for _, languages in self._corpora]
-        function = partial(filter_block, [rules[pair] for pair in languages], [pair.target for pair in languages])
+        rules_of_corpora = [rules[languages] for languages in self._languages]
+        function = partial(filter_block, rules_of_corpora, [languages.target for languages in self._languages])
         digests = bytearray()
         with self.file.open("wb") as file, self._progress("filtering", None) as advance:
             for corpus, kept, digest, removed in self._job.mapped(function, blocks):
@@ -204,7 +205,7 @@ class Text:
         """Raise DataError if no pair is kept."""
         if any(corpus.kept for corpus in self.audits):
             return
-        names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus, _ in self._corpora)
+        names = ", ".join(" + ".join(map(str, corpus.files.values())) for corpus in self._corpora)
         read = sum(corpus.read for corpus in self.audits)
         removed = sum((corpus.removed for corpus in self.audits), Counter[str]())
         if read == 0:
