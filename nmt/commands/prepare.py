@@ -21,10 +21,8 @@ from nmt.text.preparing.rules import RULES
 from nmt.text.readers.opening import open_file
 from nmt.text.tokenizer import initial_files, initial_tokenizers
 
-# The folder inside that of the prepared corpus in which a new one is written.
-_STAGING = ".partial"
-# The share of characters without a piece from which a tokenizer does not fit a text.
-_MOST_MISSING = 0.01
+_STAGING = ".partial"  # the folder inside that of the prepared corpus in which a new one is written
+_MOST_MISSING = 0.01  # the share of characters without a piece from which a tokenizer does not fit a text
 
 
 def prepare(

@@ -200,8 +200,7 @@ def _by_key(key: str, texts: tuple[CorpusFile, ...]) -> dict[str, CorpusFile]:
     return {key if len(texts) == 1 else f"{key}.{number}": corpus for number, corpus in enumerate(texts)}
 
 
-# Pieces that `vocab_size: auto` chooses at most.
-LARGEST_PROPOSED_VOCABULARY = 32_000
+LARGEST_PROPOSED_VOCABULARY = 32_000  # pieces that `vocab_size: auto` chooses at most
 
 
 def _is_symbol(text: str) -> str:

@@ -21,8 +21,7 @@ import yaml
 from nmt.errors import ConfigError
 
 Location = tuple[int | str, ...]
-# The line number of a key that an override has set.
-OVERRIDDEN = sys.maxsize
+OVERRIDDEN = sys.maxsize  # the line number of a key that an override has set
 
 # Scalars without quotes that are not text.
 _TYPES = {

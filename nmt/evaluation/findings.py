@@ -41,8 +41,7 @@ KINDS = {
 }
 
 _LETTERS = {name: letters for name, letters in SCRIPTS.items() if name != "Japanese"} | {"Kana": KANA}
-# The longest repeated sequence that is searched for, in words.
-_LONGEST_UNIT = 20
+_LONGEST_UNIT = 20  # the longest repeated sequence that is searched for, in words
 _ASCII_MARK = re.compile(rf"(?<=[{HAN}])(?:[,!?;](?!\d)|[.:](?![.\w/:-]))|[,!?;](?=[{HAN}])")
 _WORD_LOOP = re.compile(r"([^\W\d_]{1,8}?)\1{7,}")
 

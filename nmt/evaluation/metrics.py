@@ -21,15 +21,11 @@ if TYPE_CHECKING:  # importing these is slow, and `nmt score --help` does not ne
     from sacrebleu.metrics.base import Metric
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
-# Bootstrap samples, as in sacreBLEU's own command line.
-RESAMPLES = 1000
+RESAMPLES = 1000  # bootstrap samples, as in sacreBLEU's own command line
 
-# The default of sacreBLEU.
-_SEED = 12345
-# Lines of bootstrap samples that are drawn at once.
-_DRAWN_AT_ONCE = 1_000_000
-# Lines between two reports of progress: TER takes about a second for 50 lines of Chinese.
-_LINES_AT_ONCE = 20
+_SEED = 12345  # the default of sacreBLEU
+_DRAWN_AT_ONCE = 1_000_000  # lines of bootstrap samples that are drawn at once
+_LINES_AT_ONCE = 20  # lines between two reports of progress: TER takes about a second for 50 lines of Chinese
 _EXTRA_PACKAGES = {"ja-mecab": ("Japanese", "sacrebleu[ja]"), "ko-mecab": ("Korean", "sacrebleu[ko]")}
 
 
@@ -215,8 +211,7 @@ def compare(system: Measurement, baseline: Measurement) -> Comparison:
     return Comparison(score.name, score.value, baseline_score.value, p_value, score.signature, score.lower_is_better)
 
 
-# The largest number of words of a line in each bucket except the last.
-LENGTHS = (5, 10, 20, 30, 40, 60)
+LENGTHS = (5, 10, 20, 30, 40, 60)  # the largest number of words of a line in each bucket except the last
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,8 +226,7 @@ def detect_language(lines: Iterable[str]) -> TargetLanguage:
 # Italian ones were taken for another language.
 _BLOCK = 20
 _MOST_BLOCKS = 400  # evenly spread: they estimate the share of the blocks in a language within a few percent
-# The fewest lines from which a language is concluded: fewer may be names or commands.
-_LEAST_LINES = 100
+_LEAST_LINES = 100  # the fewest lines from which a language is concluded: fewer may be names or commands
 _CONFIDENCE, _CERTAIN = 0.8, 0.8  # probability of a block, and share of the blocks with it
 _LEAST_LETTERS = 20  # of a line
 _OWN_SCRIPT, _LATIN_SCRIPT = 0.2, 0.5  # least share of letters; text in other scripts has many Latin names and terms

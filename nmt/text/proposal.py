@@ -38,8 +38,7 @@ _REASON_OF_POSITIONS = (
 )
 # The highest rate in our recipes; it falls with the root of the width, as in the paper.
 _RATE_OF_DIM_256 = 1.5e-3
-# Target tokens from which a GPU trains the base model of the paper.
-_BASE_TOKENS = 1_000_000
+_BASE_TOKENS = 1_000_000  # target tokens from which a GPU trains the base model of the paper
 # Passes over a text of so many target tokens (24,000 pairs of Tatoeba en-zh still improved after 12), and the exponent
 # with which they decrease with the size of the text.
 _PASSES, _PASSES_TOKENS, _PASSES_POWER = 20.0, 240_000, 0.4
@@ -169,8 +168,7 @@ def _round(number: float) -> int:
 # a and b: a piece has a·ln(pieces of several characters) + b characters. The medians measured on Tatoeba en-it with 400
 # to 8,000 pieces are within 10 % of this.
 _SPACED = (0.47, -0.59)
-# Characters in a piece of Chinese, with 5,000 pieces on Tatoeba en-zh.
-_UNSPACED_CHARACTERS = 1.4
+_UNSPACED_CHARACTERS = 1.4  # characters in a piece of Chinese, with 5,000 pieces on Tatoeba en-zh
 _LEAST_CHARACTERS = 1.2
 
 
@@ -222,12 +220,9 @@ class TextProfile:
         return vocabulary, (source, target)
 
 
-# A held-out text has at most one of this many pairs.
-SHARE = 20
-# Pairs in a held-out text; the second number from a million pairs.
-LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000
-# The most pairs of the text that may contain a held-out sentence.
-MOST_PAIRS = 8
+SHARE = 20  # a held-out text has at most one of this many pairs
+LARGEST, LARGEST_OF_MILLIONS = 1_000, 2_000  # pairs in a held-out text; the second number from a million pairs
+MOST_PAIRS = 8  # the most pairs of the text that may contain a held-out sentence
 _LONGEST = 1_000  # characters of a sentence that is held out
 _CANDIDATES_A_PAIR = 4  # since some of them share sentences with others
 _CANDIDATES = _CANDIDATES_A_PAIR * 2 * LARGEST_OF_MILLIONS

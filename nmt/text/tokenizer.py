@@ -43,8 +43,7 @@ PAD, UNK, BOS, EOS = range(4)
 # The file of a tokenizer that both sides share, or one file for each side.
 TOKENIZER_NAMES = ("tokenizer.model", "tokenizer.source.model", "tokenizer.target.model")
 SPACE_MARK, _REPLACEMENT = "▁", "\ufdd0"
-# Fraction of the characters in the text that have a piece; rarer ones are spelled in bytes.
-COVERAGE = 0.9999
+COVERAGE = 0.9999  # fraction of the characters in the text that have a piece; rarer ones are spelled in bytes
 # More text changes the pieces little and needs more RAM; SentencePiece draws a sample, always the same.
 _TRAINING_SENTENCES = 2_000_000
 _LONGEST_LINE = 4192  # bytes; SentencePiece ignores longer lines

@@ -91,8 +91,7 @@ def _wide_quotes(match: re.Match[str]) -> str:
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-# The most letters of an abbreviation in capitals, and of words that may be lowercase in titles.
-_SHORT = 3
+_SHORT = 3  # the most letters of an abbreviation in capitals, and of words that may be lowercase in titles
 _DOTTED = ("tr", "az")  # languages with İi and Iı
 _TITLE_WORDS, _TITLE_SHARE = 3, 0.75  # the fewest words of a title, and the share of them with capitals
 

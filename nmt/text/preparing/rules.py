@@ -23,8 +23,7 @@ from nmt.text.languages import SCRIPTS, Variant, convert, script_of, variant_of,
 from nmt.text.normalize import normalizer_of
 from nmt.text.readers import SentencePair
 
-# With fewer pairs in the sample there is no limit.
-LEAST_PAIRS = 200
+LEAST_PAIRS = 200  # with fewer pairs in the sample there is no limit
 _DEVIATIONS = 5.0  # standard deviations that are permitted; measured in benchmarks/RESULTS.md
 _LEAST_DIFFERENCE = math.log(2)  # a factor of two from the usual ratio is permitted in any text
 _NORMAL = 1.4826  # standard deviation of a normal distribution with median absolute deviation 1

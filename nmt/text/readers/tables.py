@@ -114,8 +114,7 @@ def _named(
     return positions if columns in ((1, 2), (positions[0] + 1, positions[1] + 1)) else None
 
 
-# Half of a character, which JSON can hold alone and UTF-8 cannot.
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which JSON can hold alone and UTF-8 cannot
 
 
 def read_json_lines(path: Path, columns: Columns, languages: LanguagePair | None) -> Iterator[SentencePair]:
