@@ -58,7 +58,7 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read a file, plain or gzip; blank lines are ignored.
+        """Read a file, also a compressed one; blank lines are ignored.
 
         Raises DataError, with file and line, unless a line has two columns, and for an empty, repeated or invalid term.
         """

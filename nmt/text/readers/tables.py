@@ -65,13 +65,14 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
         return
     lines = (f"{line}\n" for line in read_lines(path))
     sample = list(islice(lines, _SAMPLE))
-    skipped = int("".join(sample[:1]).strip('"').startswith("sep="))  # a line of Excel that names the delimiter
-    begin, delimiter = 1 + skipped, delimiter_of(sample)
-    records = csv.reader(chain(sample[skipped:], lines), delimiter=delimiter, strict=True)
+    stated = re.match(r'"?sep=([^" \n])', "".join(sample[:1]))  # a line of Excel
+    begin = first = 2 if stated else 1
+    delimiter = stated[1] if stated else delimiter_of(sample)
+    records = csv.reader(chain(sample[first - 1 :], lines), delimiter=delimiter, strict=True)
     try:
         for cells in records:
             yield begin, cells
-            begin = records.line_num + 1 + skipped
+            begin = records.line_num + first
     except csv.Error as error:
         raise DataError(
             f"{path}:{begin}: {error}; a cell with a quote, a line break or a {delimiter!r} must be in quotes, and "
