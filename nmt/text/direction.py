@@ -6,7 +6,7 @@ Training on swapped sides would go unnoticed until the end, so `nmt prepare` che
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from nmt.text.readers import named_sides
 OPTION = "--languages"
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})?"
 _EXTENSIONS = ("gz", "bz2", "xz", "zst", "zip", "txt", "tsv", "csv")
-_EXAMPLES, _SHOWN = 3, 100  # lines shown as evidence, and the most characters of one
+_EXAMPLES, _LEAST_BYTES, _SHOWN = 3, 20, 100  # lines shown as evidence, the fewest bytes and most characters of one
 _ID = re.compile(r"\S*(\d|://)\S*")
 
 
@@ -125,8 +125,8 @@ def wrong_sides(corpus: CorpusFile, direction: Direction) -> WrongSides | None:
         if (found := found_instead(text, code)) is not None:
             evidence.append(f"  {name}: expected {code} ({direction.origin}), found {found}:")
             lines = zip(text, (pair.line for pair in sample), strict=True)
-            readable = (f"    line {number}: {line.strip()}" for line, number in lines if 20 <= len(line) <= _SHOWN)
-            evidence += islice(readable, _EXAMPLES)
+            readable = [pair for pair in lines if len(pair[0].encode()) >= _LEAST_BYTES and len(pair[0]) <= _SHOWN]
+            evidence += [f"    line {number}: {line.strip()}" for line, number in readable[:_EXAMPLES]]
     if not evidence:
         return None
     # without a certain language, the script; None for a column of numbers or an empty one

@@ -112,6 +112,9 @@ def test_script_of_a_side_in_no_certain_language_shows_whether_sides_are_swapped
 ) -> None:
     corpus = CorpusFile(file=write_tsv(tmp_path / "a.tsv", [(source, "NetworkManager VPN")] * 100))
     assert checked_sides(corpus, Direction(LanguagePair("en", "zh"), Origin.OPTION), []).columns == columns
+    if columns == (2, 1):
+        with pytest.raises(ConfigError, match=f"source: expected en .*, found zh:\n    line 1: {source}\n"):
+            checked_sides(corpus, Direction(LanguagePair("en", "zh"), Origin.TEXT), [])
 
 
 @pytest.mark.parametrize(
