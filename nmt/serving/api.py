@@ -5,7 +5,7 @@ The interface is that of LibreTranslate (https://docs.libretranslate.com/api/ope
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -32,6 +32,7 @@ _TAG = re.compile(r"<[^>]*>")
 _COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 # Endings of the documents that are translated; no request names a column.
 FILE_ENDINGS = [".txt", *(ending for ending, format_ in ENDINGS.items() if format_ not in COLUMN_FORMATS)]
+_DETECTED = 1 << 14  # characters of a document whose language is detected
 Filled = Annotated[str, Field(min_length=1)]
 
 
@@ -92,14 +93,17 @@ class Service:
         targets = {code: [target for source, target in self.queues if source == code] for code in self.codes}
         return [{"code": code, "name": english_name(code), "targets": targets[code]} for code in self.codes]
 
-    def detect(self, texts: Sequence[str], codes: Sequence[str]) -> list[dict[str, Any]]:
+    def detect(self, texts: Iterable[str], codes: Sequence[str]) -> list[dict[str, Any]]:
         """Return languages by their probability for a text, in percent, the most probable first."""
         shares = probabilities("\n".join(texts))
         percent = {code: round(100 * shares.get(primary_code(code), 0), 1) for code in codes}
         return [{"confidence": percent[code], "language": code} for code in sorted(codes, key=lambda c: -percent[c])]
 
-    def direction(self, request: FileRequest, texts: Sequence[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
-        """Return source and target; for `auto` also what `detect` found. Raises RequestError for other languages."""
+    def direction(self, request: FileRequest, texts: Iterable[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
+        """Return source and target; for `auto`, which reads the texts, also what `detect` found.
+
+        Raises RequestError for other languages.
+        """
         target, detected = self._known(request.target), None
         if request.source == "auto":
             if not (sources := [source for source, code in self.queues if code == target]):
@@ -141,7 +145,8 @@ class Service:
             raise RequestError(400, f"{name}: documents of this format are not translated") from None
         if format_ in COLUMN_FORMATS:
             raise RequestError(400, f"{name}: the format {format_} is not translated here: its column is unknown")
-        direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
+        to_detect = _beginning(data, name, ReadOptions(format_, languages=("", self._known(request.target))))
+        direction, _ = self.direction(request, to_detect)
         queue = self.queues[direction]
         options = options_for(queue.translator, direction[1], 0, False)
         translate_batches = partial(queue.translate_batches, abandoned=abandoned)
@@ -160,6 +165,15 @@ class Service:
         if nearest is None:
             raise RequestError(400, f"{requested} is not supported")
         return nearest
+
+
+def _beginning(data: bytes, name: str, options: ReadOptions) -> Iterator[str]:
+    """Yield the beginning of the texts of a document. It is read only when it is needed."""
+    if options.format == "text":
+        text = Content.decode(data, name, options).text
+    else:
+        text = "\n".join(line.text for line, _ in read_document(data, name, options).texts.entries)
+    yield text[:_DETECTED]
 
 
 @lru_cache

@@ -131,7 +131,7 @@ class Server:
         while len(self._files) >= _FILES_KEPT:
             self._remove(next(iter(self._files)))
         token, file = secrets.token_hex(16), f"{name.stem}.{target}{name.suffix}"
-        self.folder.mkdir(mode=0o700, exist_ok=True)  # a service of the system may remove old temporary folders
+        self.folder.mkdir(mode=0o700, exist_ok=True)  # programs of the system remove old temporary files and folders
         (self.folder / token).write_bytes(translated)
         self._files[token] = file
         asyncio.get_running_loop().call_later(_FILE_SECONDS, self._remove, token)
@@ -142,7 +142,7 @@ class Server:
     def download_file(self, request: Request) -> Any:
         """Return a translated document."""
         token, _, file = request.scope["path"].removeprefix("/download_file/").partition(".")
-        if not file or self._files.get(token) != file:
+        if not file or self._files.get(token) != file or not (self.folder / token).exists():
             raise RequestError(404, "there is no such file; the last files are kept for half an hour")
         return FileResponse(self.folder / token, filename=file, media_type="application/octet-stream")
 
@@ -231,7 +231,7 @@ class Server:
 
     def _remove(self, token: str) -> None:
         if self._files.pop(token, None) is not None:
-            (self.folder / token).unlink()
+            (self.folder / token).unlink(missing_ok=True)
 
 
 def _json(content: Any, status: int = 200) -> Response:

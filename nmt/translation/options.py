@@ -8,9 +8,9 @@ from typing import Any, SupportsIndex, TypedDict
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, Item, Line, joined
+from nmt.text.items import ITEM, Item, Line, joined, read
 from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
-from nmt.text.normalize import normalize
+from nmt.text.normalize import normalize, visible
 from nmt.text.typography import NARROW, WIDE, apply_typography, item_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
@@ -56,6 +56,13 @@ class TranslateOptions:
         settings = {key: value for key, value in vars(self).items() if key != "search"}
         glossary = None if self.glossary is None else self.glossary.fingerprint()
         return {**self.search.model_dump(mode="json"), **settings, "glossary": glossary}
+
+    def read(self, text: str) -> Line:
+        """Return a text with its items; without `protect`, only U+FFFC is one, which stands for an item in a line."""
+        if self.search.protect:
+            return read(text)
+        text = visible(text)
+        return Line(text, (Item(ITEM),) * text.count(ITEM))
 
     def finished(self, source: str, prefix: str, rest: str) -> str:
         """Return a prefix and the text after it, normalized and in the language's typography; the prefix is kept."""
@@ -123,7 +130,7 @@ class TranslateOptions:
             return line
         line, prefix = _marks_as_text(line), _marks_as_text(prefix)
         items = tuple(item._replace(text=item_typography(self.to, item.text)) for item in line.items)
-        texts = self._typeset(normalize(source), line.text, prefix.text).split(ITEM)
+        texts = self._typeset(normalize(source), line.text, prefix.text.rstrip()).split(ITEM)
         for i, text in enumerate(line.text.split(ITEM)[:-1]):  # a new space goes behind closing tags, or away
             if items[i].role == "closing" and texts[i][-1:] == " " != text[-1:]:
                 is_needed = texts[i + 1][:1].isalnum() or (not texts[i + 1] and i + 1 < len(items))

@@ -32,8 +32,8 @@ from nmt.kernels.machine import is_cpu
 from nmt.model.stored import LoadedModel, check_same_vocabulary, read_model, resolve_model
 from nmt.system.workers import batched, can_fork
 from nmt.text.glossary import Glossary, whole_word
-from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
-from nmt.text.normalize import normalize, normalizer_of, visible
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, with_signs
+from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.sentences import units
 from nmt.text.typography import NARROW, is_title, sentence_case
 from nmt.text.words import Links
@@ -301,8 +301,7 @@ class Translator:
 
         The first unit has the prefix; it joins as many units as the prefix has, and those of its items.
         """
-        find = read if options.search.protect else lambda text: Line(visible(text))
-        line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
+        line, start = options.read(source) if isinstance(source, str) else source, options.read(prefix)
         new_characters = {*line.text} - self._known_characters if options.search.protect else set[str]()
         if wide := [c for c in map(ord, new_characters & _WIDE_FORMS) if self._is_unknown(chr(c))]:
             line = line._replace(text=line.text.translate({c: c - _WIDTH for c in wide}))

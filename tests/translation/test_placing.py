@@ -312,6 +312,8 @@ def test_typography_does_not_change_terms() -> None:
     options = replace(options_for({"cat": "猫 , 猫"}), to="zh")
     assert options.finished("cat?", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
     assert replace(options_for({}, typography=False), to="zh").finished("cat?", "", "好 ?") == "好 ?"
+    # the prefix, with the space that an item at its end has before a word
+    assert str(options.typeset("", read("“ {0}{1} 猫"), Line("“ \ufffc ", read("{0}").items))) == "“ {0}{1} 猫"
 
 
 def test_no_space_is_inside_of_brackets_that_are_items() -> None:

@@ -42,7 +42,7 @@ def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
         for names in _LANGUAGES:
             for name, language in zip(names, languages, strict=True) if names[0] in element.attrib else ():
                 stated = element.get(name) or language
-                if primary_code(stated) != primary_code(language):
+                if language and primary_code(stated) != primary_code(language):
                     message = f'{name}="{stated}", but the model translates {" to ".join(languages)}'
                     raise DataError(f"{content.name}:{element.sourceline}: {message}")
                 element.set(name, stated)
