@@ -189,13 +189,17 @@ def _ids(file: Path) -> dict[str, int]:
 
 # Marian's names of the weights of a layer, and what Hugging Face has instead.
 _NATIVE = {
-    "self_W{}": "self_attn.{}_proj.weight", "self_b{}": "self_attn.{}_proj.bias",
-    "context_W{}": "encoder_attn.{}_proj.weight", "context_b{}": "encoder_attn.{}_proj.bias",
     "self_Wo_ln_scale": "self_attn_layer_norm.weight", "self_Wo_ln_bias": "self_attn_layer_norm.bias",
     "context_Wo_ln_scale": "encoder_attn_layer_norm.weight", "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
     "ffn_W1": "fc1.weight", "ffn_b1": "fc1.bias", "ffn_W2": "fc2.weight", "ffn_b2": "fc2.bias",
     "ffn_ffn_ln_scale": "final_layer_norm.weight", "ffn_ffn_ln_bias": "final_layer_norm.bias",
 }  # fmt: skip
+_NATIVE |= {
+    f"{ours}_{letter}{projection[0]}": f"{theirs}.{projection}_proj.{kind}"
+    for ours, theirs in (("self", "self_attn"), ("context", "encoder_attn"))
+    for letter, kind in (("W", "weight"), ("b", "bias"))
+    for projection in ("q", "k", "v", "out")
+}
 # Tied copies of matrices, positions that the settings describe, and what is read with the embeddings.
 _REDUNDANT = re.compile(
     r"final_logits_bias|lm_head\.weight|model\.(shared|(en|de)coder\.embed_(tokens|positions))\.weight"
@@ -255,13 +259,9 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
         yield _WHOLE[name], torch.from_numpy(array.T.copy() if name == "decoder_ff_logit_out_W" else array)
     elif match := _LAYER.fullmatch(name):
         side, layer, rest = match.groups()
-        kind = re.fullmatch(r"((?:self|context)_[Wb])([qkvo])", rest)
-        theirs = (
-            _NATIVE[f"{kind[1]}{{}}"].format("out" if kind[2] == "o" else kind[2]) if kind else _NATIVE.get(rest, rest)
-        )
         tensor = torch.from_numpy(array)
         tensor = tensor.flatten() if tensor.size(0) == 1 else tensor.t()
-        yield f"model.{side}.layers.{int(layer) - 1}.{theirs}", tensor
+        yield f"model.{side}.layers.{int(layer) - 1}.{_NATIVE.get(rest, rest)}", tensor
     elif not name.startswith("special:"):
         yield name, torch.from_numpy(array)
 
@@ -272,7 +272,8 @@ def _settings(foreign: Foreign) -> ModelSettings:
     if settings["model_type"] not in ("marian", "pegasus"):
         raise ValueError(f"config.json: model_type: found {settings['model_type']}, expected marian")
     expected = {"scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False}
-    for key, value in {**expected, "normalize_before": False}.items():
+    expected["normalize_before"] = False
+    for key, value in expected.items():
         if settings.get(key, value) != value:
             raise ValueError(f"{key}: found {settings[key]}, expected {value}")
     for key in ("attention_heads", "ffn_dim"):

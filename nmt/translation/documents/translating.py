@@ -93,7 +93,8 @@ def translate_document(
     if not any(map(str.isalpha, "".join(text.text for text, _ in entries))) and not kept:
         reason = f"no text has a letter: {first_few([place for _, place in entries])}"
         warnings.append(f"{document.name}: nothing to translate: {reason if entries else document.without_texts}")
-    for (noun, _, rest), places in ((what.partition(" "), places) for what, places in kept.items()):
+    for what, places in kept.items():
+        noun, _, rest = what.partition(" ")
         stay = "stays as it is" if len(places) == 1 else "stay as they are"
         warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
     lost = {line for line, translation in by_line.items() if any(translation.diff)}
