@@ -19,7 +19,7 @@ from nmt.serving.request_queue import RequestQueue
 from nmt.text.glossary import Glossary
 from nmt.text.languages import english_name, nearest_code, primary_code, probabilities
 from nmt.text.words import linked_spans
-from nmt.translation.documents.document import COLUMN_FORMATS, Content, ReadOptions
+from nmt.translation.documents.document import COLUMN_FORMATS, SPACES, Content, ReadOptions
 from nmt.translation.documents.recognizing import ENDINGS, recognized_format
 from nmt.translation.documents.translating import TranslateBatches, html_document, read_document, translate_document
 from nmt.translation.options import TranslateOptions
@@ -27,7 +27,6 @@ from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
 
 _LIBRETRANSLATE = {"zt": "zh-Hant", "pb": "pt-BR"}  # codes of its own
-_LINE_END = re.compile(r"(\r\n?|\n)")
 _TAG = re.compile(r"<[^>]*>")
 _COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 # Endings of the documents that are translated; no request names a column.
@@ -189,31 +188,23 @@ def _text_answers(
     translate_batches: TranslateBatches[str], texts: Sequence[str], options: TranslateOptions
 ) -> Iterator[dict[str, Any]]:
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
-    parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
-    batches = translate_batches([line.strip() for pieces in parts for line in pieces[::2]], options)
+    parts = [SPACES.split(text) for text in texts]  # lines at even indices, what is between them at odd ones
+    batches = translate_batches([line for pieces in parts for line in pieces[::2]], options)
     in_order = iter([translation for _, translations in batches for translation in translations])
     for pieces in parts:
         lines = [next(in_order) for _ in pieces[::2]]
         ranked = [[line.text, *(other.text for other in line.alternatives)] for line in lines]
-        best, *others = (
-            _rejoined(pieces, [texts_of_line[min(rank, len(texts_of_line) - 1)] for texts_of_line in ranked])
-            for rank in range(max(map(len, ranked)))
-        )
-        answer: dict[str, Any] = {"translatedText": "".join(best)}
+        translated = list[list[str]]()  # the pieces of the best translation, of the second best, …
+        for rank in range(max(map(len, ranked))):
+            translated.append(pieces.copy())
+            translated[rank][::2] = [texts_of_line[min(rank, len(texts_of_line) - 1)] for texts_of_line in ranked]
+        best, *others = map("".join, translated)
+        answer: dict[str, Any] = {"translatedText": best}
         if options.search.n_best > 1:
-            answer["alternatives"] = list(map("".join, others))
+            answer["alternatives"] = others
         if options.alignment:
-            answer["alignment"] = _spans(pieces, best, lines)
+            answer["alignment"] = _spans(pieces, translated[0], lines)
         yield answer
-
-
-def _rejoined(pieces: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Return the pieces of a text with other lines, which have the spaces around those that they replace."""
-    translated = list(pieces)
-    for index, (piece, line) in enumerate(zip(pieces[::2], lines, strict=True)):
-        if piece.strip():
-            translated[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
-    return translated
 
 
 def _spans(pieces: Sequence[str], translated: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:

@@ -6,7 +6,6 @@ by a pattern.
 
 import re
 from collections.abc import Collection, Iterator
-from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -16,6 +15,7 @@ from nmt.text.items import Item, Line, joined, read
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line
 
+_PARSER = MarkdownIt("commonmark").enable("table")
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
 # Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
 _DESTINATION = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^][]*\])?"
@@ -50,7 +50,7 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
     front = _FRONT_MATTER.match(text)
     hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
     starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
-    for block in _parser().parse(hidden + text[front.end() if front else 0 :], environment):
+    for block in _PARSER.parse(hidden + text[front.end() if front else 0 :], environment):
         if block.type != "inline" or block.map is None or not block.content:
             continue
         groups, lines = [list[tuple[int, int]]()], block.content.split("\n")
@@ -78,11 +78,6 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
                 return str(line).replace("\n", between)
 
             yield start, end, texts.replaced(text[start:end], paragraph, content.place(start), form)
-
-
-@cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("table")
 
 
 def _line(text: str, labels: Collection[str]) -> Line:
