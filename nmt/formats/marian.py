@@ -98,7 +98,7 @@ def import_model(path: Path, languages: str | None) -> LoadedModel:
             is_shared = foreign.pieces[0] == foreign.pieces[1] and foreign.ids[0] is foreign.ids[1] and not tags
             target = source if is_shared else tokenizer_of(foreign.pieces[1], sides[1])
             model = Transformer(settings, len(rows[0]), len(rows[1]), initialized=False)
-            _fill(model, foreign, rows)
+            _fill(model, foreign)
             decode = DecodeSettings(beam=foreign.settings.get("num_beams") or 4, max_length=MaxLength(extra=50))
             chosen = _languages(foreign, [*tags.values()], languages, path)
     tokenizers, in_torch = Tokenizers(source, target), model.eval()
@@ -348,12 +348,12 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
 
 
 @torch.no_grad()
-def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
+def _fill(model: Transformer, foreign: Foreign) -> None:
     """Copy all weights into a model; missing rows are 0.
 
     Raises ValueError for weights of other names or shapes, and for numbers that are not finite.
     """
-    weights, our_order = foreign.weights, torch.argsort(sines_first(model.settings.dim))
+    weights, rows, our_order = foreign.weights, foreign.rows, torch.argsort(sines_first(model.settings.dim))
     if damaged := next((name for name, weight in weights.items() if not weight.isfinite().all()), None):
         raise ValueError(f"{damaged}: some of its numbers are not finite")
     for name, tensor, axis in layer_tensors(model):

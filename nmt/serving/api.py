@@ -31,7 +31,6 @@ _TAG = re.compile(r"<[^>]*>")
 _COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 # Endings of the documents that are translated; no request names a column.
 FILE_ENDINGS = [".txt", *(ending for ending, format_ in ENDINGS.items() if format_ not in COLUMN_FORMATS)]
-_DETECTED = 1 << 14  # characters of a document whose language is detected
 Filled = Annotated[str, Field(min_length=1)]
 
 
@@ -99,10 +98,7 @@ class Service:
         return [{"confidence": percent[code], "language": code} for code in sorted(codes, key=lambda c: -percent[c])]
 
     def direction(self, request: FileRequest, texts: Iterable[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
-        """Return source and target; for `auto`, which reads the texts, also what `detect` found.
-
-        Raises RequestError for other languages.
-        """
+        """Return source and target; for `auto`, also what `detect` finds in the texts. Raises RequestError."""
         target, detected = self._known(request.target), None
         if request.source == "auto":
             if not (sources := [source for source, code in self.queues if code == target]):
@@ -172,7 +168,7 @@ def _beginning(data: bytes, name: str, options: ReadOptions) -> Iterator[str]:
         text = Content.decode(data, name, options).text
     else:
         text = "\n".join(line.text for line, _ in read_document(data, name, options).texts.entries)
-    yield text[:_DETECTED]
+    yield text[: 1 << 14]
 
 
 @lru_cache
@@ -190,10 +186,10 @@ def _text_answers(
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
     parts = [SPACES.split(text) for text in texts]  # lines at even indices, what is between them at odd ones
     batches = translate_batches([line for pieces in parts for line in pieces[::2]], options)
-    in_order = iter([translation for _, translations in batches for translation in translations])
+    in_order = iter([translation for _, batch in batches for translation in batch])
     for pieces in parts:
-        lines = [next(in_order) for _ in pieces[::2]]
-        ranked = [[line.text, *(other.text for other in line.alternatives)] for line in lines]
+        translations = [next(in_order) for _ in pieces[::2]]
+        ranked = [[best.text, *(other.text for other in best.alternatives)] for best in translations]
         translated = list[list[str]]()  # the pieces of the best translation, of the second best, …
         for rank in range(max(map(len, ranked))):
             translated.append(pieces.copy())
@@ -203,15 +199,15 @@ def _text_answers(
         if options.search.n_best > 1:
             answer["alternatives"] = others
         if options.alignment:
-            answer["alignment"] = _spans(pieces, translated[0], lines)
+            answer["alignment"] = _spans(pieces, translated[0], translations)
         yield answer
 
 
-def _spans(pieces: Sequence[str], translated: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
+def _spans(pieces: Sequence[str], translated: Sequence[str], translations: Sequence[Translation]) -> list[list[int]]:
     """Return the aligned words of a text: start and end in the source, start and end in the translation."""
     spans, source, target = list[list[int]](), 0, 0
     for index, (piece, text) in enumerate(zip(pieces, translated, strict=True)):
-        links = lines[index // 2].alignment if index % 2 == 0 else None
+        links = translations[index // 2].alignment if index % 2 == 0 else None
         for first, end, *others in linked_spans(piece, text, links or ()):
             spans.append([source + first, source + end, *(target + position for position in others)])
         source, target = source + len(piece), target + len(text)

@@ -148,12 +148,12 @@ class Server:
 
     def frontend_settings(self, _: Request) -> Any:
         """Return what clients of LibreTranslate request before they show a form."""
-        known, has_keys = {each["code"]: each for each in self.service.languages()}, bool(self.settings.keys)
+        languages, has_keys = self.service.languages(), bool(self.settings.keys)
         return {
             "charLimit": self.settings.characters, "frontendTimeout": 500, "apiKeys": has_keys,
             "keyRequired": has_keys, "suggestions": False, "filesTranslation": True,
             "supportedFilesFormat": FILE_ENDINGS,
-            "language": {"source": known[self.service.codes[0]], "target": known[self.service.codes[1]]},
+            "language": {"source": languages[0], "target": languages[1]},
         }  # fmt: skip
 
     def metrics(self, _: Request) -> Any:

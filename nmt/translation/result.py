@@ -53,11 +53,6 @@ class Unit:
         """Whether there is no letter to translate."""
         return not self.prefix.text and not any(map(str.isalpha, self.text))
 
-    @property
-    def has_items(self) -> bool:
-        """Whether items of the core have to be placed in translations."""
-        return bool(self.core.items) and not self.is_copied
-
 
 @dataclass(frozen=True)
 class Translation:

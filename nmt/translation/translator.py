@@ -425,12 +425,12 @@ class Translator:
 
     def _place_items(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Put the items of the core of each unit into its translations."""
-        pairs = [(unit.text, each.text) for unit in units if unit.has_items for each in unit.alternatives]
-        links = iter(self.align(pairs, options))
+        with_items = [unit for unit in units if unit.core.items and not unit.is_copied]
+        links = iter(self.align([(unit.text, each.text) for unit in with_items for each in unit.alternatives], options))
         for unit in units:
             if unit.is_copied:
                 unit.lines = [unit.core]
-            elif unit.has_items:
+            elif unit.core.items:
                 begin = len(unit.begin)
                 unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.alternatives]
             else:

@@ -58,7 +58,7 @@ def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
         if options.format == "docx":
             return Document(name, partial(write_docx, data, name))
         declared = _DECLARED[options.format].search(data[: 1 << 16]) if options.format in _DECLARED else None
-        encoding = next((group.decode() for group in declared.groups() if group), None) if declared else None
+        encoding = declared[declared.lastindex or 0].decode() if declared else None
         if options.format == "properties" and data.decode(errors="ignore").encode() != data:
             encoding = "latin-1"
         if options.format == "html" and encoding:
