@@ -49,7 +49,8 @@ def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
         forms = [keyword for keyword in message if keyword.startswith("msgstr")]
         if not msgid and "msgctxt" not in message:  # the header
             header = message[forms[0]].string
-            language, stated = re.search(r"Language: *([\w-]+)", header), re.search(r"nplurals\s*=\s*(\d+)", header)
+            language = re.search(r"(?:^|\\n)Language: *([\w-]+)", header)  # not X-Source-Language
+            stated = re.search(r"nplurals\s*=\s*(\d+)", header)
             if language and primary_code(language[1].replace("_", "-")) != primary_code(target):
                 raise content.error(start, f"Language: {language[1]}, but the model translates to {target}")
             count = int(stated[1][:10]) if stated else 0  # Python refuses more than 4,300 digits
