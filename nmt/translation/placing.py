@@ -21,7 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from nmt.text.glossary import Term
+from nmt.text.glossary import Term, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
 from nmt.text.languages import FURTHER_UNSPACED, MARKS, UNSPACED_TEXT, WORD_LETTER
 from nmt.text.typography import restored_case
@@ -217,7 +217,8 @@ def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
 
 def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Line:
     """Return a translation in the letter case of its source, except for its terms."""
-    pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
+    patterns = [whole_word(term).pattern for term in sorted(terms, key=len, reverse=True)]
+    pieces = re.split(f"({'|'.join(patterns)})", line.text) if terms else [line.text]
     cased = [piece if index % 2 else restored_case(piece, source, language) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
 

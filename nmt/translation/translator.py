@@ -410,8 +410,8 @@ class Translator:
             unit.alternatives = list(map(Alternative, texts, with_terms))
             if max(with_terms) > without_terms - _KNOWN_TERM:
                 missing = options.missing_terms(unit.text, before.text)
-                terms = "|".join(whole_word(term.text).pattern for term in missing)
-                ends = (max((match.end() for match in re.finditer(terms, text)), default=0) for text in texts)
+                terms = [whole_word(term.text) for term in missing]
+                ends = (max((m.end() for term in terms for m in term.finditer(text)), default=0) for text in texts)
                 prefixes = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
                 continued += [(unit, replace(unit, prefix=prefix)) for prefix in prefixes]
         self._search([continuation for _, continuation in continued], options)
