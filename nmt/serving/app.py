@@ -142,7 +142,7 @@ class Server:
     def download_file(self, request: Request) -> Any:
         """Return a translated document."""
         token, _, file = request.scope["path"].removeprefix("/download_file/").partition(".")
-        if not file or self._files.get(token) != file or not (self.folder / token).exists():
+        if self._files.get(token) != file or not (self.folder / token).exists():
             raise RequestError(404, "there is no such file; the last files are kept for half an hour")
         return FileResponse(self.folder / token, filename=file, media_type="application/octet-stream")
 
@@ -230,8 +230,8 @@ class Server:
             closed.cancel()
 
     def _remove(self, token: str) -> None:
-        if self._files.pop(token, None) is not None:
-            (self.folder / token).unlink(missing_ok=True)
+        self._files.pop(token, None)
+        (self.folder / token).unlink(missing_ok=True)
 
 
 def _json(content: Any, status: int = 200) -> Response:

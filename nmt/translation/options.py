@@ -23,7 +23,6 @@ _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
 # Items that are signs without a piece: marks of sentences, but no emoticons.
 _MARK_ITEM = re.compile(r"(?![:;：；][()（）])[,.!?:;()\"“”，。！？：；（）、《》「」『』【】]+")
 _OPENING = {"?": "¿", "!": "¡"}
-_ENGLISH_I = re.compile(r"I\b")
 
 
 class Choices(TypedDict, total=False):
@@ -88,7 +87,7 @@ class TranslateOptions:
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             cased_words = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
-            is_english_i = primary_code(self.to) == "en" and _ENGLISH_I.match(rest)
+            is_english_i = primary_code(self.to) == "en" and re.match(r"I\b", rest)
             if not rest[1:2].isupper() and not rest.startswith(cased_words) and not is_english_i:
                 rest = lower(rest[:1], self.to) + rest[1:]
         return rest

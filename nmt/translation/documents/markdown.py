@@ -47,10 +47,9 @@ _DEFINITION = re.compile(r"(?:\[\^[^][]+\])?:[ \t]+")
 def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
     text, cursor, environment = content.text, 0, dict[str, Any]()
-    front = _FRONT_MATTER.match(text)
-    hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
+    without_front = _FRONT_MATTER.sub(lambda front: re.sub(r"[^\r\n]", "", front[0]), text)  # its lines stay, empty
     starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
-    for block in _PARSER.parse(hidden + text[front.end() if front else 0 :], environment):
+    for block in _PARSER.parse(without_front, environment):
         if block.type != "inline" or block.map is None or not block.content:
             continue
         groups, lines = [list[tuple[int, int]]()], block.content.split("\n")
@@ -65,9 +64,10 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
             if definition := _DEFINITION.match(line):
                 start += definition.end()
             is_directive = bool(_DIRECTIVE.fullmatch(line))
-            groups += [[]] * (is_directive or definition is not None)
+            if is_directive or definition:
+                groups.append([])
             if not is_directive:
-                groups[-1] = [*groups[-1], (start, match.end())]
+                groups[-1].append((start, match.end()))
         for spans in filter(None, groups):
             start, end = spans[0][0], spans[-1][1]
             labels = environment.get("references", {})
