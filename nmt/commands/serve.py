@@ -80,7 +80,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         # for its connections; asyncio sets it only for sockets that it creates. Without it, answers take 40 ms more
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
-    except (OSError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:  # the second for a name that is no name of a host
         raise ConfigError(
             f"--host {host} --port {port}: cannot listen: {error}; give another address or port"
         ) from None
@@ -115,8 +115,8 @@ def _settings(request: ServeRequest, listener: socket.socket) -> Settings:
             raise ConfigError(f"--cors: found {origin}, expected an address such as https://example.org")
     address = listener.getsockname()[0]
     # a page of another site may give its name this address (DNS rebinding), but cannot change the header Host
-    host = url["host"].strip("[]").lower() if url else ""
-    names = ("localhost", "127.0.0.1", "::1", address, request.host, host)
+    host = url["host"].strip("[]") if url else ""
+    names = ("localhost", "127.0.0.1", "::1", address, request.host.lower(), host.lower())
     hosts = names if ip_address(address).is_loopback else ()
     return Settings(
         request.characters, request.megabytes << 20, request.timeout, request.waiting, keys, hosts, request.url

@@ -157,12 +157,11 @@ def fingerprint(
     request: TranslateRequest, models: Sequence[Path], translator: Translator, options: TranslateOptions
 ) -> Fingerprint:
     """Return everything that determines the output except the texts."""
-    layout = "a table" if options.search.n_best > 1 else "text"
     return {
         "nmt": __version__,
         "model": " ".join(digest_of(resolve_model(model) / CONFIG_FILE) for model in models),
         "computed by": translator.engine.description,
-        "output": "JSON" if request.as_json else layout,
+        "output": "JSON" if request.as_json else "a table" if options.search.n_best > 1 else "text",
         "lines in a batch": translator.batch_lines,
         **options.fingerprint(),
     }

@@ -98,7 +98,7 @@ def import_model(path: Path, languages: str | None) -> LoadedModel:
             is_shared = foreign.pieces[0] == foreign.pieces[1] and foreign.ids[0] is foreign.ids[1] and not tags
             target = source if is_shared else tokenizer_of(foreign.pieces[1], sides[1])
             model = Transformer(settings, len(rows[0]), len(rows[1]), initialized=False)
-            _fill(model, foreign, rows)
+            _fill(model, foreign)
             decode = DecodeSettings(beam=foreign.settings.get("num_beams") or 4, max_length=MaxLength(extra=50))
             chosen = _languages(foreign, [*tags.values()], languages, path)
     tokenizers, in_torch = Tokenizers(source, target), model.eval()
@@ -189,13 +189,17 @@ def _ids(file: Path) -> dict[str, int]:
 
 # Marian's names of the weights of a layer, and what Hugging Face has instead.
 _NATIVE = {
-    "self_W{}": "self_attn.{}_proj.weight", "self_b{}": "self_attn.{}_proj.bias",
-    "context_W{}": "encoder_attn.{}_proj.weight", "context_b{}": "encoder_attn.{}_proj.bias",
     "self_Wo_ln_scale": "self_attn_layer_norm.weight", "self_Wo_ln_bias": "self_attn_layer_norm.bias",
     "context_Wo_ln_scale": "encoder_attn_layer_norm.weight", "context_Wo_ln_bias": "encoder_attn_layer_norm.bias",
     "ffn_W1": "fc1.weight", "ffn_b1": "fc1.bias", "ffn_W2": "fc2.weight", "ffn_b2": "fc2.bias",
     "ffn_ffn_ln_scale": "final_layer_norm.weight", "ffn_ffn_ln_bias": "final_layer_norm.bias",
 }  # fmt: skip
+_NATIVE |= {
+    f"{ours}_{letter}{projection[0]}": f"{theirs}.{projection}_proj.{kind}"
+    for ours, theirs in (("self", "self_attn"), ("context", "encoder_attn"))
+    for letter, kind in (("W", "weight"), ("b", "bias"))
+    for projection in ("q", "k", "v", "out")
+}
 # Tied copies of matrices, positions that the settings describe, and what is read with the embeddings.
 _REDUNDANT = re.compile(
     r"final_logits_bias|lm_head\.weight|model\.(shared|(en|de)coder\.embed_(tokens|positions))\.weight"
@@ -255,13 +259,9 @@ def _native_weight(name: str, array: Any) -> Iterator[tuple[str, Tensor]]:
         yield _WHOLE[name], torch.from_numpy(array.T.copy() if name == "decoder_ff_logit_out_W" else array)
     elif match := _LAYER.fullmatch(name):
         side, layer, rest = match.groups()
-        kind = re.fullmatch(r"((?:self|context)_[Wb])([qkvo])", rest)
-        theirs = (
-            _NATIVE[f"{kind[1]}{{}}"].format("out" if kind[2] == "o" else kind[2]) if kind else _NATIVE.get(rest, rest)
-        )
         tensor = torch.from_numpy(array)
         tensor = tensor.flatten() if tensor.size(0) == 1 else tensor.t()
-        yield f"model.{side}.layers.{int(layer) - 1}.{theirs}", tensor
+        yield f"model.{side}.layers.{int(layer) - 1}.{_NATIVE.get(rest, rest)}", tensor
     elif not name.startswith("special:"):
         yield name, torch.from_numpy(array)
 
@@ -272,7 +272,8 @@ def _settings(foreign: Foreign) -> ModelSettings:
     if settings["model_type"] not in ("marian", "pegasus"):
         raise ValueError(f"config.json: model_type: found {settings['model_type']}, expected marian")
     expected = {"scale_embedding": True, "static_position_embeddings": True, "normalize_embedding": False}
-    for key, value in {**expected, "normalize_before": False}.items():
+    expected["normalize_before"] = False
+    for key, value in expected.items():
         if settings.get(key, value) != value:
             raise ValueError(f"{key}: found {settings[key]}, expected {value}")
     for key in ("attention_heads", "ffn_dim"):
@@ -347,12 +348,12 @@ def _languages(foreign: Foreign, tags: list[str], given: str | None, path: Path)
 
 
 @torch.no_grad()
-def _fill(model: Transformer, foreign: Foreign, rows: tuple[list[int], list[int]]) -> None:
+def _fill(model: Transformer, foreign: Foreign) -> None:
     """Copy all weights into a model; missing rows are 0.
 
     Raises ValueError for weights of other names or shapes, and for numbers that are not finite.
     """
-    weights, our_order = foreign.weights, torch.argsort(sines_first(model.settings.dim))
+    weights, rows, our_order = foreign.weights, foreign.rows, torch.argsort(sines_first(model.settings.dim))
     if damaged := next((name for name, weight in weights.items() if not weight.isfinite().all()), None):
         raise ValueError(f"{damaged}: some of its numbers are not finite")
     for name, tensor, axis in layer_tensors(model):

@@ -5,7 +5,7 @@ The interface is that of LibreTranslate (https://docs.libretranslate.com/api/ope
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from nmt.serving.request_queue import RequestQueue
 from nmt.text.glossary import Glossary
 from nmt.text.languages import english_name, nearest_code, primary_code, probabilities
 from nmt.text.words import linked_spans
-from nmt.translation.documents.document import COLUMN_FORMATS, Content, ReadOptions
+from nmt.translation.documents.document import COLUMN_FORMATS, SPACES, Content, ReadOptions
 from nmt.translation.documents.recognizing import ENDINGS, recognized_format
 from nmt.translation.documents.translating import TranslateBatches, html_document, read_document, translate_document
 from nmt.translation.options import TranslateOptions
@@ -27,7 +27,6 @@ from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
 
 _LIBRETRANSLATE = {"zt": "zh-Hant", "pb": "pt-BR"}  # codes of its own
-_LINE_END = re.compile(r"(\r\n?|\n)")
 _TAG = re.compile(r"<[^>]*>")
 _COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 # Endings of the documents that are translated; no request names a column.
@@ -92,14 +91,14 @@ class Service:
         targets = {code: [target for source, target in self.queues if source == code] for code in self.codes}
         return [{"code": code, "name": english_name(code), "targets": targets[code]} for code in self.codes]
 
-    def detect(self, texts: Sequence[str], codes: Sequence[str]) -> list[dict[str, Any]]:
+    def detect(self, texts: Iterable[str], codes: Sequence[str]) -> list[dict[str, Any]]:
         """Return languages by their probability for a text, in percent, the most probable first."""
         shares = probabilities("\n".join(texts))
         percent = {code: round(100 * shares.get(primary_code(code), 0), 1) for code in codes}
         return [{"confidence": percent[code], "language": code} for code in sorted(codes, key=lambda c: -percent[c])]
 
-    def direction(self, request: FileRequest, texts: Sequence[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
-        """Return source and target; for `auto` also what `detect` found. Raises RequestError for other languages."""
+    def direction(self, request: FileRequest, texts: Iterable[str]) -> tuple[tuple[str, str], dict[str, Any] | None]:
+        """Return source and target; for `auto`, also what `detect` finds in the texts. Raises RequestError."""
         target, detected = self._known(request.target), None
         if request.source == "auto":
             if not (sources := [source for source, code in self.queues if code == target]):
@@ -141,7 +140,8 @@ class Service:
             raise RequestError(400, f"{name}: documents of this format are not translated") from None
         if format_ in COLUMN_FORMATS:
             raise RequestError(400, f"{name}: the format {format_} is not translated here: its column is unknown")
-        direction, _ = self.direction(request, [data[: 1 << 14].decode(errors="ignore")])
+        to_detect = _beginning(data, name, ReadOptions(format_, languages=("", self._known(request.target))))
+        direction, _ = self.direction(request, to_detect)
         queue = self.queues[direction]
         options = options_for(queue.translator, direction[1], 0, False)
         translate_batches = partial(queue.translate_batches, abandoned=abandoned)
@@ -162,6 +162,15 @@ class Service:
         return nearest
 
 
+def _beginning(data: bytes, name: str, options: ReadOptions) -> Iterator[str]:
+    """Yield the beginning of the texts of a document. It is read only when it is needed."""
+    if options.format == "text":
+        text = Content.decode(data, name, options).text
+    else:
+        text = "\n".join(line.text for line, _ in read_document(data, name, options).texts.entries)
+    yield text[: 1 << 14]
+
+
 @lru_cache
 def options_for(translator: Translator, target: str, alternatives: int, alignment: bool) -> TranslateOptions:
     """Return how to translate without a glossary."""
@@ -175,38 +184,30 @@ def _text_answers(
     translate_batches: TranslateBatches[str], texts: Sequence[str], options: TranslateOptions
 ) -> Iterator[dict[str, Any]]:
     """Yield the answer for each text, whose lines are translated; line ends and the spaces around lines stay."""
-    parts = [_LINE_END.split(text) for text in texts]  # lines at even indices, their ends at odd ones
-    batches = translate_batches([line.strip() for pieces in parts for line in pieces[::2]], options)
-    in_order = iter([translation for _, translations in batches for translation in translations])
+    parts = [SPACES.split(text) for text in texts]  # lines at even indices, what is between them at odd ones
+    batches = translate_batches([line for pieces in parts for line in pieces[::2]], options)
+    in_order = iter([translation for _, batch in batches for translation in batch])
     for pieces in parts:
-        lines = [next(in_order) for _ in pieces[::2]]
-        ranked = [[line.text, *(other.text for other in line.alternatives)] for line in lines]
-        best, *others = (
-            _rejoined(pieces, [texts_of_line[min(rank, len(texts_of_line) - 1)] for texts_of_line in ranked])
-            for rank in range(max(map(len, ranked)))
-        )
-        answer: dict[str, Any] = {"translatedText": "".join(best)}
+        translations = [next(in_order) for _ in pieces[::2]]
+        ranked = [[best.text, *(other.text for other in best.alternatives)] for best in translations]
+        translated = list[list[str]]()  # the pieces of the best translation, of the second best, …
+        for rank in range(max(map(len, ranked))):
+            translated.append(pieces.copy())
+            translated[rank][::2] = [texts_of_line[min(rank, len(texts_of_line) - 1)] for texts_of_line in ranked]
+        best, *others = map("".join, translated)
+        answer: dict[str, Any] = {"translatedText": best}
         if options.search.n_best > 1:
-            answer["alternatives"] = list(map("".join, others))
+            answer["alternatives"] = others
         if options.alignment:
-            answer["alignment"] = _spans(pieces, best, lines)
+            answer["alignment"] = _spans(pieces, translated[0], translations)
         yield answer
 
 
-def _rejoined(pieces: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Return the pieces of a text with other lines, which have the spaces around those that they replace."""
-    translated = list(pieces)
-    for index, (piece, line) in enumerate(zip(pieces[::2], lines, strict=True)):
-        if piece.strip():
-            translated[2 * index] = piece[: len(piece) - len(piece.lstrip())] + line + piece[len(piece.rstrip()) :]
-    return translated
-
-
-def _spans(pieces: Sequence[str], translated: Sequence[str], lines: Sequence[Translation]) -> list[list[int]]:
+def _spans(pieces: Sequence[str], translated: Sequence[str], translations: Sequence[Translation]) -> list[list[int]]:
     """Return the aligned words of a text: start and end in the source, start and end in the translation."""
     spans, source, target = list[list[int]](), 0, 0
     for index, (piece, text) in enumerate(zip(pieces, translated, strict=True)):
-        links = lines[index // 2].alignment if index % 2 == 0 else None
+        links = translations[index // 2].alignment if index % 2 == 0 else None
         for first, end, *others in linked_spans(piece, text, links or ()):
             spans.append([source + first, source + end, *(target + position for position in others)])
         source, target = source + len(piece), target + len(text)

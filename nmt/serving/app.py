@@ -131,7 +131,7 @@ class Server:
         while len(self._files) >= _FILES_KEPT:
             self._remove(next(iter(self._files)))
         token, file = secrets.token_hex(16), f"{name.stem}.{target}{name.suffix}"
-        self.folder.mkdir(mode=0o700, exist_ok=True)  # a service of the system may remove old temporary folders
+        self.folder.mkdir(mode=0o700, exist_ok=True)  # programs of the system remove old temporary files and folders
         (self.folder / token).write_bytes(translated)
         self._files[token] = file
         asyncio.get_running_loop().call_later(_FILE_SECONDS, self._remove, token)
@@ -142,18 +142,18 @@ class Server:
     def download_file(self, request: Request) -> Any:
         """Return a translated document."""
         token, _, file = request.scope["path"].removeprefix("/download_file/").partition(".")
-        if not file or self._files.get(token) != file:
+        if self._files.get(token) != file or not (self.folder / token).exists():
             raise RequestError(404, "there is no such file; the last files are kept for half an hour")
         return FileResponse(self.folder / token, filename=file, media_type="application/octet-stream")
 
     def frontend_settings(self, _: Request) -> Any:
         """Return what clients of LibreTranslate request before they show a form."""
-        known, has_keys = {each["code"]: each for each in self.service.languages()}, bool(self.settings.keys)
+        languages, has_keys = self.service.languages(), bool(self.settings.keys)
         return {
             "charLimit": self.settings.characters, "frontendTimeout": 500, "apiKeys": has_keys,
             "keyRequired": has_keys, "suggestions": False, "filesTranslation": True,
             "supportedFilesFormat": FILE_ENDINGS,
-            "language": {"source": known[self.service.codes[0]], "target": known[self.service.codes[1]]},
+            "language": {"source": languages[0], "target": languages[1]},
         }  # fmt: skip
 
     def metrics(self, _: Request) -> Any:
@@ -230,8 +230,8 @@ class Server:
             closed.cancel()
 
     def _remove(self, token: str) -> None:
-        if self._files.pop(token, None) is not None:
-            (self.folder / token).unlink()
+        self._files.pop(token, None)
+        (self.folder / token).unlink(missing_ok=True)
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -52,9 +52,10 @@ def attention(translator: "Translator", sentence: str, target: str | None, to: s
         target_ids = list(translator.engine.search([source_ids[:-1]], translator.options(to=to).search)[0][0].tokens)
     else:
         target_ids = tokenizers.target.encode(*checked_lines([target]))
-    target_ids, model = [BOS, *target_ids, EOS], translator.models[0].model
-    pieces = [tokenizers.source.pieces[i] for i in source_ids], [tokenizers.target.pieces[i] for i in target_ids]
-    return Attention(**vars(attention_weights(model, source_ids, target_ids[:-1])), source=pieces[0], target=pieces[1])
+    target_ids = [BOS, *target_ids, EOS]
+    weights = attention_weights(translator.models[0].model, source_ids, target_ids[:-1])
+    source = [tokenizers.source.pieces[i] for i in source_ids]
+    return Attention(**vars(weights), source=source, target=[tokenizers.target.pieces[i] for i in target_ids])
 
 
 @torch.inference_mode()

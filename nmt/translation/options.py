@@ -8,9 +8,9 @@ from typing import Any, SupportsIndex, TypedDict
 from nmt.decoding.options import SearchOptions
 from nmt.text.content import ContentDiff, accelerators, invented_items, lost_numbers
 from nmt.text.glossary import Glossary, Term, missing_terms
-from nmt.text.items import ITEM, Item, Line, joined
+from nmt.text.items import ITEM, Item, Line, joined, read
 from nmt.text.languages import MARKS, SCRIPTS, primary_code, script_of
-from nmt.text.normalize import normalize
+from nmt.text.normalize import normalize, visible
 from nmt.text.typography import NARROW, WIDE, apply_typography, item_typography, lower
 
 _CAPITAL_NOUNS = ("de", "lb")  # languages whose nouns begin with capitals
@@ -23,7 +23,6 @@ _WORD_END = re.compile(rf"(?![{SCRIPTS['Thai']}{SCRIPTS['Lao']}])[\w{MARKS}]\Z")
 # Items that are signs without a piece: marks of sentences, but no emoticons.
 _MARK_ITEM = re.compile(r"(?![:;：；][()（）])[,.!?:;()\"“”，。！？：；（）、《》「」『』【】]+")
 _OPENING = {"?": "¿", "!": "¡"}
-_ENGLISH_I = re.compile(r"I\b")
 
 
 class Choices(TypedDict, total=False):
@@ -57,6 +56,13 @@ class TranslateOptions:
         glossary = None if self.glossary is None else self.glossary.fingerprint()
         return {**self.search.model_dump(mode="json"), **settings, "glossary": glossary}
 
+    def read(self, text: str) -> Line:
+        """Return a text with its items; without `protect`, only U+FFFC is one, which stands for an item in a line."""
+        if self.search.protect:
+            return read(text)
+        text = visible(text)
+        return Line(text, (Item(ITEM),) * text.count(ITEM))
+
     def finished(self, source: str, prefix: str, rest: str) -> str:
         """Return a prefix and the text after it, normalized and in the language's typography; the prefix is kept."""
         if self.search.typography:
@@ -81,7 +87,7 @@ class TranslateOptions:
         if source[:1].islower() and not prefix and primary_code(self.to) not in _CAPITAL_NOUNS:
             cased_words = (*source.split(), *(term.text for term in self.terms(source)))
             rest = rest.lstrip()
-            is_english_i = primary_code(self.to) == "en" and _ENGLISH_I.match(rest)
+            is_english_i = primary_code(self.to) == "en" and re.match(r"I\b", rest)
             if not rest[1:2].isupper() and not rest.startswith(cased_words) and not is_english_i:
                 rest = lower(rest[:1], self.to) + rest[1:]
         return rest
@@ -123,7 +129,7 @@ class TranslateOptions:
             return line
         line, prefix = _marks_as_text(line), _marks_as_text(prefix)
         items = tuple(item._replace(text=item_typography(self.to, item.text)) for item in line.items)
-        texts = self._typeset(normalize(source), line.text, prefix.text).split(ITEM)
+        texts = self._typeset(normalize(source), line.text, prefix.text.rstrip()).split(ITEM)
         for i, text in enumerate(line.text.split(ITEM)[:-1]):  # a new space goes behind closing tags, or away
             if items[i].role == "closing" and texts[i][-1:] == " " != text[-1:]:
                 is_needed = texts[i + 1][:1].isalnum() or (not texts[i + 1] and i + 1 < len(items))

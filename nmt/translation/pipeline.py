@@ -155,7 +155,7 @@ def process_lines(
                 output.write(batch.lines, text.encode())
                 differing += numbers
                 numbered = list(enumerate(batch.lines, batch.first))
-                invalid += [number for number, line in numbered if not _is_utf8(line)]
+                invalid += [number for number, line in numbered if line.decode(errors="ignore").encode() != line]
                 with_cr += [number for number, line in numbered if b"\r" in line.rstrip(b"\r")]
                 if show is not None:
                     show(output.lines, source.progress()[0])
@@ -171,10 +171,6 @@ def process_lines(
             lines = counted(len(numbers), "line")
             console.warn(f"{before}{lines} of the input, the first is line {numbers[0]:,}; {after}")
     return differing
-
-
-def _is_utf8(line: bytes) -> bool:
-    return line.decode("utf-8", errors="ignore").encode() == line
 
 
 def _results(
@@ -210,10 +206,12 @@ def translate_stream(
         numbered = list(enumerate(translations, start=batch.first))
         if as_json:
             rows = [translation.as_json() for translation in translations]
+        elif options.search.n_best > 1:
+            rows = [translation.as_table(number) for number, translation in numbered]
         else:
-            is_table = options.search.n_best > 1
-            rows = [line.as_table(number) if is_table else line.as_text() for number, line in numbered]
-        return "".join(f"{row}\n" for row in rows), [number for number, line in numbered if any(line.diff)]
+            rows = [translation.as_text() for translation in translations]
+        differing = [number for number, translation in numbered if any(translation.diff)]
+        return "".join(f"{row}\n" for row in rows), differing
 
     if differing := process_lines("translating", source, output, process, console, translator):
         since = f"after line {before:,}, where this process continued, " if before else ""

@@ -21,7 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from nmt.text.glossary import Term
+from nmt.text.glossary import Term, whole_word
 from nmt.text.items import ITEM, NO_TEXT, Line, pairs_of, read
 from nmt.text.languages import FURTHER_UNSPACED, MARKS, UNSPACED_TEXT, WORD_LETTER
 from nmt.text.typography import restored_case
@@ -97,23 +97,24 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
     """
     source, places = text_and_places(line)
     pairs = pairs_of(line.items)
-    closings, aligned, starts = set(pairs.values()), _Aligned(source, text, links), dict[int, int]()
+    paired, aligned = {*pairs, *pairs.values()}, _Aligned(source, text, links)
+    placed = dict[int, int]()  # the place of each item in the translation
     for index, start in enumerate(places):
         if index in pairs:
-            starts[index], starts[pairs[index]] = _around(start, places[pairs[index]], aligned)
-        elif index not in closings:
-            starts[index] = _beside(start, aligned)
+            placed[index], placed[pairs[index]] = _around(start, places[pairs[index]], aligned)
+        elif index not in paired:
+            placed[index] = _beside(start, aligned)
     # an item that the text contains, as in a term, is not divided
     ends = accumulate(len(piece if isinstance(piece, str) else piece.text) for piece in read(text).pieces())
     spans = list(pairwise(ends))[::2]
-    starts = {i: next((a if i in pairs else b for a, b in spans if a < at < b), at) for i, at in starts.items()}
+    placed = {i: next((a if i in pairs else b for a, b in spans if a < at < b), at) for i, at in placed.items()}
     # nor is the word that a prefix begins
     begin = next((max(begin, without_marks(text, a, b)[1]) for a, b in word_spans(text) if a < begin < b), begin)
-    order, result, position = _nested(pairs, starts, (0, len(places)), (begin, len(text))), text[:begin], begin
+    order, result, position = _nested(pairs, placed, (0, len(places)), (begin, len(text))), text[:begin], begin
     texts = line.text.split(ITEM)
     for index, start in order:
         result, position, item = result + text[position:start], start, ITEM
-        if index not in pairs and index not in closings:  # a single item keeps the spaces beside it
+        if index not in paired:  # a single item keeps the spaces beside it
             left, right = texts[index][-1:], texts[index + 1][:1]
             before = " " * (left == " " and result[-1:].strip() != "")
             item = before + ITEM + " " * (left in ("", " ") and right == " " and text[start : start + 1].isalnum())
@@ -122,7 +123,7 @@ def place(line: Line, text: str, links: Links, begin: int = 0) -> Line:
 
 
 def _nested(
-    pairs: dict[int, int], starts: dict[int, int], items: tuple[int, int], span: tuple[int, int]
+    pairs: dict[int, int], placed: dict[int, int], items: tuple[int, int], span: tuple[int, int]
 ) -> list[tuple[int, int]]:
     """Return index and place of the items of a range in the order of the translation, within a span of it.
 
@@ -133,12 +134,12 @@ def _nested(
         top.append(index)
         index = pairs.get(index, index) + 1
     order, position = list[tuple[int, int]](), span[0]
-    for index in sorted(top, key=starts.__getitem__):
-        start = position = min(max(position, starts[index]), span[1])
+    for index in sorted(top, key=placed.__getitem__):
+        start = position = min(max(position, placed[index]), span[1])
         order.append((index, start))
         if index in pairs:
-            position = min(max(position, starts[pairs[index]]), span[1])
-            order += _nested(pairs, starts, (index + 1, pairs[index]), (start, position))
+            position = min(max(position, placed[pairs[index]]), span[1])
+            order += _nested(pairs, placed, (index + 1, pairs[index]), (start, position))
             order.append((pairs[index], position))
     return order
 
@@ -208,20 +209,16 @@ def place_terms(text: str, terms: Sequence[Term], source: str, links: Links, beg
     return placed + text[position:]
 
 
-def _is_of_word(character: str) -> bool:
-    """Whether a character is a letter, a digit or a combining mark; not if it is empty."""
-    return character.isalnum() or (character != "" and character in MARKS)
-
-
 def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span of a word without the punctuation around it; all of it if there is nothing else."""
-    letters = [position for position in range(start, end) if _is_of_word(text[position])]
+    letters = [position for position in range(start, end) if text[position].isalnum() or text[position] in MARKS]
     return (letters[0], letters[-1] + 1) if letters else (start, end)
 
 
 def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Line:
     """Return a translation in the letter case of its source, except for its terms."""
-    pieces = re.split(f"({'|'.join(map(re.escape, terms))})", line.text) if terms else [line.text]
+    patterns = [whole_word(term).pattern for term in sorted(terms, key=len, reverse=True)]
+    pieces = re.split(f"({'|'.join(patterns)})", line.text) if terms else [line.text]
     cased = [piece if index % 2 else restored_case(piece, source, language) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
 

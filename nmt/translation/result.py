@@ -53,11 +53,6 @@ class Unit:
         """Whether there is no letter to translate."""
         return not self.prefix.text and not any(map(str.isalpha, self.text))
 
-    @property
-    def has_items(self) -> bool:
-        """Whether items of the core have to be placed in translations."""
-        return bool(self.core.items) and not self.is_copied
-
 
 @dataclass(frozen=True)
 class Translation:
@@ -132,8 +127,8 @@ def behind_prefix(unit: Unit, line: Line) -> Line:
 
 def joined_units(source: str | Line, units: Sequence[Unit], options: TranslateOptions) -> Translation:
     """Join the best alternatives of all units, then the second best, and so on; equal texts are left out."""
-    for unit in units if len(units) > 1 else ():
-        if unit.is_copied and (unit.after.text or unit is units[-1]):
+    for unit in units:
+        if len(units) > 1 and unit.is_copied and (unit.after.text or unit is units[-1]):
             unit.lines = [unit.core._replace(text=options.final_mark(unit.core.text))]
     ranked: dict[str, tuple[Line, float]] = {}
     for rank in range(max(len(unit.lines) for unit in units)):

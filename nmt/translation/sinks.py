@@ -178,8 +178,8 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
                 raise ConfigError(
                     f"{partial}: another process is writing it; wait for its end, or name another output"
                 ) from None
+        output = ResumableFile(partial, stream, fingerprint)
         try:
-            output = ResumableFile(partial, stream, fingerprint)
             with suppress(FileNotFoundError):
                 partial.chmod(stat.S_IMODE(place.stat().st_mode))
             yield output
@@ -187,6 +187,7 @@ def resumable_file(file: Path, fingerprint: Fingerprint) -> Iterator[ResumableFi
         except BaseException:
             if not partial.stat().st_size:  # nothing to resume
                 partial.unlink()
+                output.record_file.unlink(missing_ok=True)
             raise
         with disk_errors(file):
             os.fsync(stream.fileno())

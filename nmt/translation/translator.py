@@ -32,8 +32,8 @@ from nmt.kernels.machine import is_cpu
 from nmt.model.stored import LoadedModel, check_same_vocabulary, read_model, resolve_model
 from nmt.system.workers import batched, can_fork
 from nmt.text.glossary import Glossary, whole_word
-from nmt.text.items import ITEM, NO_TEXT, Line, joined, read, with_signs
-from nmt.text.normalize import normalize, normalizer_of, visible
+from nmt.text.items import ITEM, NO_TEXT, Line, joined, with_signs
+from nmt.text.normalize import normalize, normalizer_of
 from nmt.text.sentences import units
 from nmt.text.typography import NARROW, is_title, sentence_case
 from nmt.text.words import Links
@@ -301,8 +301,7 @@ class Translator:
 
         The first unit has the prefix; it joins as many units as the prefix has, and those of its items.
         """
-        find = read if options.search.protect else lambda text: Line(visible(text))
-        line, start = find(source) if isinstance(source, str) else source, find(prefix) if prefix else NO_TEXT
+        line, start = options.read(source) if isinstance(source, str) else source, options.read(prefix)
         new_characters = {*line.text} - self._known_characters if options.search.protect else set[str]()
         if wide := [c for c in map(ord, new_characters & _WIDE_FORMS) if self._is_unknown(chr(c))]:
             line = line._replace(text=line.text.translate({c: c - _WIDTH for c in wide}))
@@ -411,8 +410,8 @@ class Translator:
             unit.alternatives = list(map(Alternative, texts, with_terms))
             if max(with_terms) > without_terms - _KNOWN_TERM:
                 missing = options.missing_terms(unit.text, before.text)
-                terms = "|".join(whole_word(term.text).pattern for term in missing)
-                ends = (max((match.end() for match in re.finditer(terms, text)), default=0) for text in texts)
+                terms = [whole_word(term.text) for term in missing]
+                ends = (max((m.end() for term in terms for m in term.finditer(text)), default=0) for text in texts)
                 prefixes = (Line(text[:end]) for text, end in zip(texts, ends, strict=True) if end)
                 continued += [(unit, replace(unit, prefix=prefix)) for prefix in prefixes]
         self._search([continuation for _, continuation in continued], options)
@@ -426,12 +425,12 @@ class Translator:
 
     def _place_items(self, units: Sequence[Unit], options: TranslateOptions) -> None:
         """Put the items of the core of each unit into its translations."""
-        pairs = [(unit.text, each.text) for unit in units if unit.has_items for each in unit.alternatives]
-        links = iter(self.align(pairs, options))
+        with_items = [unit for unit in units if unit.core.items and not unit.is_copied]
+        links = iter(self.align([(unit.text, each.text) for unit in with_items for each in unit.alternatives], options))
         for unit in units:
             if unit.is_copied:
                 unit.lines = [unit.core]
-            elif unit.has_items:
+            elif unit.core.items:
                 begin = len(unit.begin)
                 unit.lines = [placing.place(unit.core, each.text, next(links), begin) for each in unit.alternatives]
             else:

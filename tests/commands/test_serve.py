@@ -101,8 +101,8 @@ def test_too_many_open_files_are_one_warning(
 
 def test_loopback_requires_known_hosts_and_other_addresses_do_not(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        settings = _settings(ServeRequest(url="https://translate.example/it/"), listener)
-    assert {"localhost", "127.0.0.1", "translate.example"} <= set(settings.hosts)
+        settings = _settings(ServeRequest(host="Box.local", url="https://translate.example/it/"), listener)
+    assert {"localhost", "127.0.0.1", "box.local", "translate.example"} <= set(settings.hosts)
     with socket.create_server(("0.0.0.0", 0)) as listener:
         assert not _settings(ServeRequest(host="0.0.0.0"), listener).hosts
 
@@ -112,6 +112,7 @@ def test_options_that_cannot_work_are_explained(model: Path, tmp_path: Path, mon
         port = str(taken.getsockname()[1])
         for arguments, message in (
             (["--port", port], "Address already in use"), (["--host", "no.such.invalid"], "cannot listen"),
+            (["--host", "a..b"], "cannot listen"),
             (["--port", "0", "--api-keys", write_lines(tmp_path / "none", " ")], "there is no key in it"),
             (["--port", "0", "-m", tmp_path / "absent"], "absent"),
             (["--port", "0", "--url", "example.org"], "--url: found example.org, expected an address such as https://"),

@@ -5,14 +5,16 @@ import gzip
 import lzma
 import re
 from dataclasses import replace
+from io import BytesIO
 from threading import Event
 from typing import Any
 
+import docx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import RuntimeSettings
+from nmt.config import Languages, RuntimeSettings
 from nmt.errors import ConfigError, DataError
 from nmt.serving.api import FileRequest, RequestError, Service, TextRequest
 from nmt.text.normalize import normalize
@@ -107,6 +109,26 @@ def test_models_of_several_directions_serve_together(translator: Translator) -> 
     assert answer(service, "the cat", target="zh")["translatedText"] == chinese.translate("the cat").text
     with pytest.raises(ConfigError, match="two models translate en → it"):
         Service([translator, translator])
+
+
+def test_language_of_a_document_is_that_of_its_texts(
+    service: Service, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    french = Translator(
+        replace(tiny_loaded_model(), languages=Languages(source="fr", target="it")), RuntimeSettings(device="cpu")
+    )
+    both = Service([french, translator])
+    monkeypatch.setattr(both.queues["fr", "it"], "translate_batches", None)
+    text, saved = "What do you think about that?", BytesIO()
+    word = docx.Document()
+    word.add_paragraph(text)
+    word.save(saved)
+    for name, data in (
+        ("a.docx", saved.getvalue()), ("a.txt", text.encode("utf-16")),
+        ("a.html", f"<script>{'le chat et le chien '* 99}</script>{text}".encode()),
+    ):  # fmt: skip
+        document = both.translate_file(FileRequest(source="auto", target="it"), name, data, Event())
+        assert document == service.translate_file(FileRequest(source="en", target="it"), name, data, Event())
 
 
 def test_documents_are_translated_in_their_format(service: Service, translator: Translator) -> None:

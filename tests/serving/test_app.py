@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import shutil
 import socket
 import time
 import zipfile
@@ -225,7 +226,7 @@ def test_keys_and_hosts_decide_who_may_use_a_server(serve: Callable[..., Running
 
 
 def test_documents_are_uploaded_and_downloaded_without_paths_of_clients(
-    running: Running, translator: Translator
+    running: Running, translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cat = translator.translate("the cat sleeps").text.encode()
     for name, expected in (("../../etc/ü x.txt", "_ü_x.it.txt"), ("/.txt", "_.it.txt"), ("con\\a", "_a.it")):
@@ -241,11 +242,15 @@ def test_documents_are_uploaded_and_downloaded_without_paths_of_clients(
     assert all(re.fullmatch("[0-9a-f]{32}", path.name) for path in running.server.folder.iterdir())
     messages = b'{"a": "the cat", "b": "{n, plural, one {cat} other {cats}}"}'
     form = multipart(messages, "a.json", source="en", target="it")
-    (warning,) = send(running, "translate_file", *form)[2]["warnings"]
-    assert warning.endswith("stays as it is: b")
+    content = send(running, "translate_file", *form)[2]
+    assert content["warnings"][0].endswith("stays as it is: b")
     token = next(running.server.folder.iterdir()).name
     for path in (token, f"{token}.", f"{token}.other", "../app.py.", f"..%2f{running.server.folder.name}%2f{token}.x"):
         assert send(running, f"download_file/{path}")[0] == 404
+    shutil.rmtree(running.server.folder)  # as programs that remove old temporary files do
+    assert send(running, content["translatedFileUrl"].removeprefix(f"{running.url}/"))[0] == 404
+    monkeypatch.setattr("nmt.serving.app._FILES_KEPT", 1)
+    assert send(running, "translate_file", *form)[0] == 200
 
 
 def test_word_document_that_unpacks_to_much_more_is_refused(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from nmt.translation import placing
 from nmt.translation import translator as translating
 from nmt.translation.options import TranslateOptions
 from nmt.translation.pipeline import LineInput, translate_stream
-from nmt.translation.placing import edges, gap, place, place_terms
+from nmt.translation.placing import edges, gap, place, place_terms, recased
 from nmt.translation.result import Alternative, Unit, joined_units
 from nmt.translation.sinks import StreamOutput
 from nmt.translation.translator import Translator
@@ -312,6 +312,13 @@ def test_typography_does_not_change_terms() -> None:
     options = replace(options_for({"cat": "猫 , 猫"}), to="zh")
     assert options.finished("cat?", "", "猫 , 猫 , 好 ?") == "猫 , 猫，好？"
     assert replace(options_for({}, typography=False), to="zh").finished("cat?", "", "好 ?") == "好 ?"
+    # the prefix, with the space that an item at its end has before a word
+    assert str(options.typeset("", read("“ {0}{1} 猫"), Line("“ \ufffc ", read("{0}").items))) == "“ {0}{1} 猫"
+
+
+def test_terms_keep_their_case_as_whole_words() -> None:
+    made = recased(Line("un gatto, il gatto rosso, gattone"), "A CAT, CATS", ["gatto", "gatto rosso"], "it")
+    assert made.text == "UN gatto, IL gatto rosso, GATTONE"
 
 
 def test_no_space_is_inside_of_brackets_that_are_items() -> None:

@@ -202,6 +202,8 @@ def test_interrupted_file_without_output_leaves_nothing_behind(tmp_path: Path, c
     assert len(os.listdir(tmp_path)) == (3 if count else 1)
     with pytest.raises(KeyboardInterrupt), resumable_file(file, FINGERPRINT):
         raise KeyboardInterrupt
+    with pytest.raises(TypeError), resumable_file(file, FINGERPRINT) as output:
+        output.write([b"a line"], None)  # type: ignore[arg-type]  # fails as on a full disk, after the first record
     assert len(os.listdir(tmp_path)) == (3 if count else 1)
     assert file.read_text() == "before"
 

@@ -400,8 +400,9 @@ def test_tags_of_a_line_are_put_back_around_the_translation_of_its_words(transla
     assert re.search(r"<i>[^<]+</i>", inside)
     assert empty == "<b></b>"
     unprotected = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false"])
-    (whole,) = translator.translate(["<b>the cat sleeps</b>"], unprotected)
+    whole, with_ffc = translator.translate(["<b>the cat sleeps</b>", "the cat \ufffc sleeps"], unprotected)
     assert whole.text != around
+    assert with_ffc.text.count("\ufffc") == 1, "the character that stands for an item in a line"
 
 
 def test_sentences_are_translated_one_by_one(translator: Translator) -> None:

@@ -72,7 +72,7 @@ class ReadOptions:
     into: str | None = None
     # Keys whose strings are left as they are.
     excluded: Sequence[str] = ()
-    # Source and target.
+    # Source and target; "" is any.
     languages: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:

@@ -51,11 +51,6 @@ class _Value(NamedTuple):
         return {*self.keys, *accumulate(self.keys, "{}.{}".format)}
 
     @property
-    def is_metadata(self) -> bool:
-        """Whether a key of Application Resource Bundles (`@title`), or one such as `$schema`, leads to the value."""
-        return any(key.startswith(("@", "$")) for key in self.keys)
-
-    @property
     def is_for_programs(self) -> bool:
         """Whether a program reads the string, by its key or its form."""
         text, key = str(self.value), _CAMEL.sub("_", self.keys[-1]) if self.keys else ""
@@ -103,8 +98,11 @@ def read_json(content: Content, texts: Texts) -> Iterator[Replacement]:
 
 def _is_chosen(string: _Value, options: ReadOptions) -> bool:
     """Return whether a string is at or below a chosen key, and at or below none that is excluded."""
-    is_chosen = bool(string.names.intersection(options.columns)) if options.columns else not string.is_metadata
-    return is_chosen and not string.names.intersection(options.excluded)
+    if options.columns:
+        is_chosen = not string.names.isdisjoint(options.columns)
+    else:  # not by a key of Application Resource Bundles (`@title`), or one such as `$schema`
+        is_chosen = not any(key.startswith(("@", "$")) for key in string.keys)
+    return is_chosen and string.names.isdisjoint(options.excluded)
 
 
 def _with_key(content: Content, texts: Texts, values: Sequence[_Value], source: _Value) -> Iterator[Replacement]:

@@ -31,12 +31,13 @@ def read_key_values(content: Content, texts: Texts) -> Iterator[Replacement]:
     is_java = content.options.format == "properties"
     is_ascii = content.text.isascii() or content.encoding == "latin-1"
     entries = list((_PROPERTY if is_java else _STRING).finditer(content.text))
-    starts, ends = [0, *(entry.end() for entry in entries)], [*(entry.start() for entry in entries), len(content.text)]
-    for start, end in zip(starts, ends, strict=True) if not is_java else ():
-        between = content.text[start:end].strip()
-        if between not in ("", "{", "}"):  # braces around the whole file
-            start = content.text.index(between, start)
-            raise content.error(start, f'not .strings: found {between[:40]!r}, expected "KEY" = "TEXT";')
+    if not is_java:
+        starts, ends = [match.start() for match in entries], [match.end() for match in entries]
+        for start, end in zip([0, *ends], [*starts, len(content.text)], strict=True):
+            between = content.text[start:end].strip()
+            if between not in ("", "{", "}"):  # braces around the whole file
+                start = content.text.index(between, start)
+                raise content.error(start, f'not .strings: found {between[:40]!r}, expected "KEY" = "TEXT";')
     for match in entries:
         if (value := match["value"]) is None:
             continue

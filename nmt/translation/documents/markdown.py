@@ -6,7 +6,6 @@ by a pattern.
 
 import re
 from collections.abc import Collection, Iterator
-from functools import cache
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -16,6 +15,7 @@ from nmt.text.items import Item, Line, joined, read
 from nmt.text.languages import UNSPACED_TEXT
 from nmt.translation.documents.document import Content, Replacement, Texts, code_line
 
+_PARSER = MarkdownIt("commonmark").enable("table")
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(?s:.*?)\n\1[ \t]*(?:\r?\n|\Z)")
 # Code, a note or a task, an image, the ends of a link, an address, a tag, an escape, emphasis, a hard line break.
 _DESTINATION = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^][]*\])?"
@@ -47,10 +47,9 @@ _DEFINITION = re.compile(r"(?:\[\^[^][]+\])?:[ \t]+")
 def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
     """Replace the texts of paragraphs, headings, list items and tables; code, HTML blocks and front matter stay."""
     text, cursor, environment = content.text, 0, dict[str, Any]()
-    front = _FRONT_MATTER.match(text)
-    hidden = re.sub(r"[^\r\n]", "", front[0]) if front else ""
+    without_front = _FRONT_MATTER.sub(lambda front: re.sub(r"[^\r\n]", "", front[0]), text)  # its lines stay, empty
     starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
-    for block in _parser().parse(hidden + text[front.end() if front else 0 :], environment):
+    for block in _PARSER.parse(without_front, environment):
         if block.type != "inline" or block.map is None or not block.content:
             continue
         groups, lines = [list[tuple[int, int]]()], block.content.split("\n")
@@ -65,9 +64,10 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
             if definition := _DEFINITION.match(line):
                 start += definition.end()
             is_directive = bool(_DIRECTIVE.fullmatch(line))
-            groups += [[]] * (is_directive or definition is not None)
+            if is_directive or definition:
+                groups.append([])
             if not is_directive:
-                groups[-1] = [*groups[-1], (start, match.end())]
+                groups[-1].append((start, match.end()))
         for spans in filter(None, groups):
             start, end = spans[0][0], spans[-1][1]
             labels = environment.get("references", {})
@@ -78,11 +78,6 @@ def read_markdown(content: Content, texts: Texts) -> Iterator[Replacement]:
                 return str(line).replace("\n", between)
 
             yield start, end, texts.replaced(text[start:end], paragraph, content.place(start), form)
-
-
-@cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("table")
 
 
 def _line(text: str, labels: Collection[str]) -> Line:

@@ -49,7 +49,8 @@ def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
         forms = [keyword for keyword in message if keyword.startswith("msgstr")]
         if not msgid and "msgctxt" not in message:  # the header
             header = message[forms[0]].string
-            language, stated = re.search(r"Language: *([\w-]+)", header), re.search(r"nplurals\s*=\s*(\d+)", header)
+            language = re.search(r"(?:^|\\n)Language: *([\w-]+)", header)  # not X-Source-Language
+            stated = re.search(r"nplurals\s*=\s*(\d+)", header)
             if language and primary_code(language[1].replace("_", "-")) != primary_code(target):
                 raise content.error(start, f"Language: {language[1]}, but the model translates to {target}")
             count = int(stated[1][:10]) if stated else 0  # Python refuses more than 4,300 digits
@@ -67,7 +68,9 @@ def read_po(content: Content, texts: Texts) -> Iterator[Replacement]:
                 text = msgid if plural is None or (keyword == "msgstr[0]" and number > 1) else plural.string
                 translation = texts.translation(read_coded(text, _CODES, _unescaped), content.place(start))
                 replacements += [] if translation is None else [_written(content, message, keyword, translation)]
-            yield from [*replacements, *(_fuzzy(content, message) if replacements else ())]
+            yield from replacements
+            if replacements:
+                yield from _fuzzy(content, message)
 
 
 def _unescaped(text: str) -> str:
@@ -80,7 +83,7 @@ def _start(message: _Message) -> int:
 
 def _messages(content: Content) -> list[_Message]:
     """Return the messages of a file, except those in comments. Raises DataError for what is no PO file."""
-    messages, flags, position = [_Message()], _Message(), 0
+    messages, flags, position = list[_Message](), _Message(), 0
     while position < len(content.text):
         if (token := _TOKEN.match(content.text, position)) is None:
             rest = content.text[position : position + 60].splitlines()[0]
@@ -92,16 +95,17 @@ def _messages(content: Content) -> list[_Message]:
             elif token[0].startswith("#~"):
                 flags = {}  # they are those of an obsolete message
             continue
-        if keyword in ("msgctxt", "msgid") and any(known.startswith("msgstr") for known in messages[-1]):
+        is_begin = keyword in ("msgctxt", "msgid")
+        if not messages or (is_begin and any(known.startswith("msgstr") for known in messages[-1])):
             messages.append({})
         if keyword in messages[-1]:
             raise content.error(token.start(), f"not a PO file: a second {keyword} of a message")
         messages[-1] |= {keyword: _Field("".join(re.findall(_STRING, token["strings"])), *token.span())} | flags
         flags = {}
-    for message in messages if messages[0] else ():
+    for message in messages:
         if "msgid" not in message or not any(keyword.startswith("msgstr") for keyword in message):
             raise content.error(_start(message), "not a PO file: a message without msgid or msgstr")
-    return messages if messages[0] else []
+    return messages
 
 
 def _written(content: Content, message: _Message, keyword: str, translation: Line) -> Replacement:

@@ -84,7 +84,9 @@ def _by_content(start: bytes) -> str | None:
     if format_name := next((name for name, pattern in _CONTENT.items() if pattern.match(text)), None):
         return format_name
     lines = [re.sub('"[^"]*"', "", line) for line in text.split("\n")[:-1][:_TABLE_LINES] if line.strip()]
-    for separator in "\t,;|" if len(lines) >= _LEAST_TABLE_LINES and re.search(r"[^\W\d]", lines[0]) else "":
+    if len(lines) < _LEAST_TABLE_LINES or not re.search(r"[^\W\d]", lines[0]):
+        return None
+    for separator in "\t,;|":
         counts = {line.count(separator) for line in lines}
         # in prose a space follows, in numbers three digits
         prose = re.compile(r"\A\Z" if separator == "\t" else rf"{re.escape(separator)}(?: |\d{{3}}(?!\d))")

@@ -29,7 +29,7 @@ _DASH = r"(?:[-–—‐](?:\s+(?=\S)|(?=[^\W\d]|[\"'“‘«¿¡…]))|(?:>>+|[
 # The start of a line that belongs to another speaker than the line before.
 _SPEAKER = re.compile(rf"\s*(?:<(?!v)[^<>]*>|\{{\\[^{{}}]*\}})*(?:{_DASH}|<v[\s.>])")
 # Spaces and the dash of a speaker, which are no part of the text.
-_LEADING = re.compile(rf"\s*(?:(?:<[^<>]*>|\{{\\[^{{}}]*\}})*{_DASH})?")
+_LEADING = re.compile(rf"\A\s*(?:(?:<[^<>]*>|\{{\\[^{{}}]*\}})*{_DASH})?")
 # A line break in whose place no space is needed.
 _BREAK_BETWEEN = re.compile(rf"(?<=[{UNSPACED_TEXT}])\n(?=[{UNSPACED_TEXT}])")
 
@@ -42,13 +42,13 @@ def read_subtitles(content: Content, texts: Texts) -> Iterator[Replacement]:
     text before the first ones.
     """
     lines, (times, example), is_srt = content.lines, _TIMES[content.options.format], content.options.format == "srt"
-    in_cue, runs, before = False, list[list[FileLine]]([[]]), ["", ""]
+    in_cue, runs, two_above, above = False, list[list[FileLine]]([[]]), "", ""  # the lines above
     if not is_srt and not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", content.text):
         raise content.error(0, "not WebVTT: the first line must begin with WEBVTT; for SubRip, give --format srt")
     for index, line in enumerate(lines):
         text = line.text.strip("\ufeff \t")
         following = next((line.text for line in lines[index + 1 : index + 4] if line.text.strip()), "")
-        is_number, follows_number = text.isdigit() and "-->" in following, before[1].isdigit() and not before[0]
+        is_number, follows_number = text.isdigit() and "-->" in following, above.isdigit() and not two_above
         if times.fullmatch(line.text):
             in_cue = True
             runs.append([])
@@ -63,17 +63,16 @@ def read_subtitles(content: Content, texts: Texts) -> Iterator[Replacement]:
             runs[-1].append(line)
         elif is_srt and not is_number:
             raise content.error(line.start, f"found {line.text[:60]!r} before the times of a first subtitle")
-        before = [before[1], text]
+        two_above, above = above, text
     for run in filter(None, runs):
         yield _replacement(content, texts, run, not is_srt)
 
 
 def _replacement(content: Content, texts: Texts, run: Sequence[FileLine], escaped: bool) -> Replacement:
     """Replace the lines of one speaker; `escaped` tells whether `&` is written as `&amp;`."""
-    leading = _LEADING.match(run[0].text)
-    before = leading.end() if leading else 0
-    start, end = run[0].start + before, run[-1].start + len(run[-1].text.rstrip())
-    texts_of_lines = [run[0].text[before:].rstrip(), *(line.text.strip() for line in run[1:])]
+    first = _LEADING.sub("", run[0].text, count=1)
+    start, end = run[0].start + len(run[0].text) - len(first), run[-1].start + len(run[-1].text.rstrip())
+    texts_of_lines = [first.rstrip(), *(line.text.strip() for line in run[1:])]
     parts = [read_coded(text, _TAG, unescape if escaped else str) for text in texts_of_lines]
     together = joined([parts[0], *(joined([Line("\n"), part]) for part in parts[1:])])
     line = Line(_BREAK_BETWEEN.sub("", together.text).replace("\n", " "), together.items)

@@ -58,7 +58,7 @@ def read_document(data: bytes, name: str, options: ReadOptions) -> Document:
         if options.format == "docx":
             return Document(name, partial(write_docx, data, name))
         declared = _DECLARED[options.format].search(data[: 1 << 16]) if options.format in _DECLARED else None
-        encoding = next((group.decode() for group in declared.groups() if group), None) if declared else None
+        encoding = declared[declared.lastindex or 0].decode() if declared else None
         if options.format == "properties" and data.decode(errors="ignore").encode() != data:
             encoding = "latin-1"
         if options.format == "html" and encoding:
@@ -93,7 +93,8 @@ def translate_document(
     if not any(map(str.isalpha, "".join(text.text for text, _ in entries))) and not kept:
         reason = f"no text has a letter: {first_few([place for _, place in entries])}"
         warnings.append(f"{document.name}: nothing to translate: {reason if entries else document.without_texts}")
-    for (noun, _, rest), places in ((what.partition(" "), places) for what, places in kept.items()):
+    for what, places in kept.items():
+        noun, _, rest = what.partition(" ")
         stay = "stays as it is" if len(places) == 1 else "stay as they are"
         warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
     lost = {line for line, translation in by_line.items() if any(translation.diff)}

@@ -39,13 +39,13 @@ def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
         raise DataError(f"{content.name}:1: not XLIFF: the first element is <{_name(tree.getroot())}>")
     languages = content.options.languages
     for element in tree.iter(etree.Element):
-        for names in _LANGUAGES:
-            for name, language in zip(names, languages, strict=True) if names[0] in element.attrib else ():
-                stated = element.get(name) or language
-                if primary_code(stated) != primary_code(language):
-                    message = f'{name}="{stated}", but the model translates {" to ".join(languages)}'
-                    raise DataError(f"{content.name}:{element.sourceline}: {message}")
-                element.set(name, stated)
+        names = next((names for names in _LANGUAGES if names[0] in element.attrib), ())
+        for name, language in zip(names, languages, strict=False):
+            stated = element.get(name) or language
+            if language and primary_code(stated) != primary_code(language):
+                message = f'{name}="{stated}", but the model translates {" to ".join(languages)}'
+                raise DataError(f"{content.name}:{element.sourceline}: {message}")
+            element.set(name, stated)
     for unit in list(tree.iter("{*}trans-unit", "{*}segment")):
         if _inherited(unit, "translate") != "no":
             _translate_unit(unit, texts)
@@ -75,9 +75,11 @@ def _translate_unit(unit: etree._Element, texts: Texts) -> None:
     source = source if segmented is None else segmented
     segments, translated = _segments(source), [] if target is None else _segments(target)
     filled = [_is_filled(segment) for segment in translated] if not _UNTRANSLATED.intersection(states) else []
-    if unit.get("approved") == "yes" or (any(filled) and len(filled) != len(segments)):
+    if not any(filled):
+        filled = [False] * len(segments)
+    if unit.get("approved") == "yes" or len(filled) != len(segments):
         return
-    indices = [index for index in range(len(segments)) if not (any(filled) and filled[index])]
+    indices = [index for index, is_filled in enumerate(filled) if not is_filled]
     lines = [
         _line(etree.fromstring(etree.tostring(part, with_tail=False), _PLAIN), _inherited(part, _SPACE) == "preserve")
         for part in segments

@@ -105,6 +105,7 @@ def test_encoding_is_that_of_the_header() -> None:
     assert 'msgid "caffè"\nmsgstr "perché"\n' in made.decode("latin-1")
     template = f'{HEADER.replace("UTF-8", "CHARSET")}\nmsgid "è"\nmsgstr ""\n'.encode()
     assert texts(read("po", template)) == ["è"]
+    assert texts(read("po", HEADER.replace('"Plural', '"X-Source-Language: en\\n"\n"Plural'))) == []
 
 
 @pytest.mark.parametrize(
