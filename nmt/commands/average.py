@@ -60,7 +60,7 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
             f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
             "average the last ones with --last N"
         )
-    best_checkpoints = [place for *_, step in ranked if (place := run.checkpoint(step)).exists()]
+    best_checkpoints = [place for *_, step in ranked if (place := run.checkpoint(step)) in saved]
     chosen, expected = best_checkpoints if last is None else saved[-last:], last or best or 1
     if len(chosen) < expected:
         raise ConfigError(

@@ -148,6 +148,10 @@ def test_copy_without_links_is_a_run(run: RunDirectory, tmp_path: Path) -> None:
     assert not (copy.path / "last").is_symlink()
     assert resume(copy, trained(0)[1]).step == 2
     assert (copy.path / "last").readlink() == (copy.path / "best").readlink() == Path("checkpoints/step-00000002")
+    restarted = RunDirectory(shutil.copytree(run.path, tmp_path / "restarted", symlinks=False))
+    restarted.open(tiny_recipe(restarted.path), restart=True)
+    assert not restarted.saved()
+    assert not any((restarted.path / name).exists() for name in ("best", "last"))
 
 
 @pytest.mark.parametrize(
