@@ -3,25 +3,23 @@
 Vaswani et al. (2017, section 6.1) evaluate the mean of the last checkpoints of a training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from nmt.config import load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import load_model, write_model
-from nmt.model.stored import LoadedModel, largest_limits, resolve_model
-from nmt.model.transformer import Transformer
+from nmt.kernels.constant_products import Floats
+from nmt.model.checkpoint import write_model
+from nmt.model.stored import LoadedModel, check_shapes, largest_limits, read_model, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
 from nmt.training.progress import RUN, read_progress
 from nmt.training.run import RunDirectory
 
-_CPU = torch.device("cpu")
 # Checkpoints of one training, and models fine-tuned from one, were measured to have a cosine of 0.56 to 0.99; models
 # that were trained from different random weights, of -0.05 to 0.02, and their mean translates nothing.
 _LEAST_COSINE = 0.1
@@ -76,12 +74,13 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
     Raises ModelError if they differ in settings (dropout excepted), languages or tokenizers, or are of unrelated
     trainings.
     """
-    here, first = directories[0], load_model(directories[0], _CPU)
-    sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
+    here, first = directories[0], read_model(directories[0])
+    shapes = {name: weight.shape for name, weight in first.weights.items()}
+    sums = {name: weight.astype(np.float64) for name, weight in first.weights.items()}
     limits = [(first.decode.max_length, first.longest_source)]
     for path in directories[1:]:
-        other = load_model(path, _CPU)
-        for key, before, now in differences(first.model.settings.model_dump(), other.model.settings.model_dump()):
+        other = read_model(path)
+        for key, before, now in differences(first.settings.model_dump(), other.settings.model_dump()):
             if not key.endswith("dropout"):
                 raise ModelError(f"{path}: model.{key} is {now}, but {before} in {here}; average models of one shape")
         if other.languages != first.languages:
@@ -90,24 +89,26 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
         if first.tokenizers.different_side(other.tokenizers):
             advice = "average models that share a tokenizer"
             raise ModelError(f"{path}: its tokenizer differs from that of {here}; {advice}")
-        if (cosine := _cosine(first.model, other.model)) < _LEAST_COSINE:
+        check_shapes(other.file, other.weights, shapes)
+        if (cosine := _cosine(first.weights, other.weights)) < _LEAST_COSINE:
             raise ModelError(
                 f"{path}: its weights and those of {here} have a cosine of {cosine:.2f}, so they were trained from "
                 "different random weights, and their mean is no translator; average checkpoints of one training, or "
                 "models fine-tuned from one, and translate with both as an ensemble: nmt translate --model A --model B"
             )
         limits.append((other.decode.max_length, other.longest_source))
-        for name, weight in other.model.named_parameters():
-            sums[name] += weight.detach()
-    with torch.no_grad():
-        for name, weight in first.model.named_parameters():
-            weight.copy_(sums[name] / len(directories))
+        for name, weight in other.weights.items():
+            sums[name] += weight
+    weights = {name: (weight_sum / len(directories)).astype(np.float32) for name, weight_sum in sums.items()}
     max_length, longest_source = largest_limits(limits)
     decode = first.decode.model_copy(update={"max_length": max_length})
-    return replace(first, decode=decode, longest_source=longest_source)
+    return replace(first, weights=weights, decode=decode, longest_source=longest_source)
 
 
-def _cosine(first: Transformer, second: Transformer) -> float:
+def _cosine(*models: Mapping[str, Floats]) -> float:
     """Return the cosine between the matrices of two models, all of a model as one vector."""
-    matrices = [[weight.flatten() for weight in model.parameters() if weight.ndim > 1] for model in (first, second)]
-    return torch.cosine_similarity(torch.cat(matrices[0]), torch.cat(matrices[1]), dim=0).item()
+    first, second = (
+        np.concatenate([weights[name].ravel() for name in sorted(weights) if weights[name].ndim > 1])
+        for weights in models
+    )
+    return float(first @ second / max(np.linalg.norm(first) * np.linalg.norm(second), 1e-8))
