@@ -46,7 +46,7 @@ class Training:
         self.progress = resume(run, self.updater, console.warn)
         self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
         self.stream = BatchStream.of_recipe(recipe, corpus)
-        self.stream.position = DataPosition(self.progress.epoch, self.progress.group, self.progress.window)
+        self.stream.position = DataPosition(self.progress.epoch, self.progress.window, self.progress.group)
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.updates_an_epoch = self.stream.batches_an_epoch / recipe.train.accumulate
@@ -183,7 +183,7 @@ class Training:
         progress.step += 1
         update = self.updater.update(prefetched.batches, progress.step, tokens[0])
         self.pending.append((update, tokens, prefetched.position))
-        progress.epoch, progress.group, progress.window = astuple(prefetched.position)
+        progress.epoch, progress.window, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
         self._read_results(keep=0 if at_log else 1)
@@ -225,7 +225,8 @@ class Training:
         progress.skipped_in_a_row += 1
         results = {"loss": str(loss), "gradient_norm": str(norm)}
         # its batches can be read again: they end before this position
-        self.run.log({"type": "skipped", "step": step, **results, "next_group": astuple(position)})
+        next_group = position.epoch, position.group, position.window
+        self.run.log({"type": "skipped", "step": step, **results, "next_group": next_group})
         self.console.warn(f"step {step:,}: loss {loss:g}, gradient norm {norm:g}: skipped")
         if progress.skipped_in_a_row >= MAX_SKIPPED:
             raise self._diverged(f"step {step:,}: the {MAX_SKIPPED}th update in a row that is not finite")

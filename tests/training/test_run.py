@@ -71,7 +71,7 @@ def test_saved_state_is_resumed_exactly(run: RunDirectory) -> None:
     loaded, updater = trained(3)
     interval = IntervalSums(loss=1 / 3, nll=0.1, gradient_norm=2.5, steps=2, target_tokens=9, seconds=0.7)
     best = [(20.1, 0.1 + 0.2, 2), (1 / 7, 3.0, 3)]
-    progress = Progress(4, 1, 7, 1234, 5.25, 2, 1, best, interval, "x", skipped=1, skipped_in_a_row=1)
+    progress = Progress(4, 1, 3, 7, "x", 1234, 5.25, interval, skipped=1, best=best, validated_at=2)
     run.save(loaded, updater, progress, keep_best=3)
     _, other = trained(0, seed=2)
     assert resume(run, other) == progress
