@@ -51,16 +51,18 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
         raise ConfigError(f"{run.path}: expected a run with checkpoints, found none; give a run, or several models")
     if last is not None and best is not None:
         raise ConfigError("--last and --best: give one of them, not both")
-    keep_best = load_recipe(run.recipe).train.keep_best
-    ranked = read_progress(saved[-1]).best[: best or (None if keep_best == "all" else keep_best)]
-    if last is None and not ranked:
-        raise ConfigError(
-            f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
-            "average the last ones with --last N"
-        )
-    best_checkpoints = [place for *_, step in ranked if (place := run.checkpoint(step)) in saved]
-    chosen, expected = best_checkpoints if last is None else saved[-last:], last or best or 1
-    if len(chosen) < expected:
+    if last is not None:
+        chosen = saved[-last:]
+    else:
+        ranked, keep_best = read_progress(saved[-1]).best, load_recipe(run.recipe).train.keep_best
+        if not ranked:
+            raise ConfigError(
+                f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
+                "average the last ones with --last N"
+            )
+        count = best or (None if keep_best == "all" else keep_best)
+        chosen = [place for *_, step in ranked[:count] if (place := run.checkpoint(step)) in saved]
+    if len(chosen) < (expected := last or best or 1):
         raise ConfigError(
             f"{run.path}: found {counted(len(chosen), 'such checkpoint')}, expected {expected}; "
             "train.keep_best sets how many a training keeps on disk"

@@ -78,12 +78,18 @@ class SearchOptions(DecodeSettings):
 
     def rules(self, longest: int) -> SearchRules:
         """Return the parameters of a search step, for outputs of up to `longest` tokens."""
-        penalties = [self.penalty(length) for length in range(longest + 1)]
-        margin, sampling = math.inf if self.exact else MARGIN, self.sampling
-        ngram, drawn = self.no_repeat_ngram or 0, (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)
-        extends_each = self.beam == 1 or sampling is not None
-        log_probs = self.log_probs or not extends_each or sampling is not None
-        return SearchRules(penalties, margin, GROWTH_DIVISOR, extends_each, log_probs, ngram, *drawn)
+        rules = SearchRules(
+            penalties=[self.penalty(length) for length in range(longest + 1)],
+            margin=math.inf if self.exact else MARGIN,
+            growth_divisor=GROWTH_DIVISOR,
+            extends_each=self.beam == 1,
+            log_probs=self.log_probs or self.beam > 1,
+            no_repeat_ngram=self.no_repeat_ngram or 0,
+        )
+        if self.sampling is None:
+            return rules
+        temperature, top_p = self.sampling.temperature, self.sampling.top_p
+        return rules._replace(extends_each=True, log_probs=True, temperature=temperature, top_p=top_p)
 
     def noise(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> Floats | None:
         """Return a number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a limit.

@@ -154,12 +154,12 @@ class Search:
             if not encoded.waiting and (following := list(islice(remaining, math.ceil(self.slots / 2)))):
                 encoded = self._encode(following)
             if len(fetches) > is_asynchronous:
-                ended = fetches.pop(0)(first_fetches <= fetches_read)
+                finished = fetches.pop(0)(first_fetches <= fetches_read)
                 fetches_read += 1
-                for slot, best in ended.items():
+                for slot, best in finished.items():
                     results[searched.pop(slot).number] = best
-                first_fetches[list(ended)] = np.iinfo(np.int64).max
-                free += ended
+                first_fetches[list(finished)] = np.iinfo(np.int64).max
+                free += finished
         return [results[number] for number in range(len(results))]
 
     def step(self) -> None:
@@ -258,7 +258,7 @@ class Search:
         return sentences
 
     def _fetch(self) -> FinishedOf:
-        """Return a function of a mask of slots; it returns the hypotheses of those whose search has ended by now."""
+        """Return a function of a mask of slots; it returns the hypotheses of those that are finished by now."""
         self._select_rows()
         beams = self.beams
         active = (beams.log_probs > -torch.inf).any(1)
@@ -266,11 +266,11 @@ class Search:
 
         def finished(mask: NDArray[np.bool_]) -> dict[int, list[Hypothesis]]:
             is_active, tokens, log_probs, lengths = (tensor.numpy() for tensor in fetched())
-            ended = np.flatnonzero(mask & ~is_active)
-            longest = lengths[ended].max(initial=0)
-            columns = (ended, tokens[ended, :, :longest], log_probs[ended], lengths[ended])
+            slots = np.flatnonzero(mask & ~is_active)
+            longest = lengths[slots].max(initial=0)
+            columns = (slots, tokens[slots, :, :longest], log_probs[slots], lengths[slots])
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            return {slot: hypotheses(ids, sums, ends, self.options) for slot, ids, sums, ends in rows}
+            return {slot: hypotheses(ids, totals, sizes, self.options) for slot, ids, totals, sizes in rows}
 
         return finished
 

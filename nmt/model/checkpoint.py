@@ -14,7 +14,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings
-from nmt.kernels.device import arrays_of
 from nmt.kernels.native import NativeModel, laid_out
 from nmt.model.stored import (
     CONFIG_FILE,
@@ -44,8 +43,11 @@ class TorchModel(LoadedModel):
 
     def native(self, precision: str) -> NativeModel | None:
         """Return the model in the layout of the C++ kernels; None without such kernels, or if it is not in RAM."""
-        weights = arrays_of(self.in_torch)
-        return None if weights is None else laid_out(self.settings, weights, len(self.tokenizers.target), precision)
+        if self.in_torch.device.type != "cpu":
+            return None
+        named = self.in_torch.named_parameters()
+        weights = {name: weight.detach().float().contiguous().numpy() for name, weight in named}
+        return laid_out(self.settings, weights, len(self.tokenizers.target), precision)
 
 
 def write_model(
@@ -108,8 +110,6 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     try:
         save_file(tensors, file)
     except SafetensorError as error:
-        system_error = re.search(
-            r"os error (\d+)", str(error)
-        )  # safetensors gives the error of the system as text only
+        system_error = re.search(r"os error (\d+)", str(error))  # safetensors gives it as text only
         number = int(system_error[1]) if system_error else errno.EIO
         raise OSError(number, os.strerror(number), str(file)) from None
