@@ -27,13 +27,10 @@ class SearchOptions(DecodeSettings):
     no effect. Raises ConfigError if two values contradict each other.
     """
 
-    # The longest translation. A model without a limit gets the default one.
-    max_length: MaxLength = MaxLength()
+    max_length: MaxLength = MaxLength()  # for a model without a limit, the default one
     batch_tokens: PositiveInt = 8192
-    # Number of hypotheses to return for each sentence.
-    n_best: int = 1
-    # Whether log-probabilities are needed; greedy search finds the same tokens without them.
-    log_probs: bool = True
+    n_best: int = 1  # hypotheses to return for each sentence
+    log_probs: bool = True  # whether they are needed; greedy search finds the same tokens without them
 
     @classmethod
     def from_settings(cls, settings: DecodeSettings, n_best: int = 1) -> Self:

@@ -54,19 +54,21 @@ class Training:
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
         self._set_last_step()
-        # lengths are limited by the training text, and in fine-tuning by that of the initial model if this is longer
-        limits: list[tuple[MaxLength | None, int]] = [(corpus.manifest.max_length, corpus.manifest.longest_source)]
-        if recipe.train.init_from is not None:
-            before = run.checkpoint(self.progress.step) if self.progress.step else recipe.train.init_from
-            initial = description_of(before)
-            limits.append((initial.decode.max_length, initial.longest_source))
-        longest_output, longest = largest_limits(limits)
-        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or longest_output})
-        self.loaded = TorchModel(
-            recipe.model, corpus.tokenizers, recipe.languages, decode, longest, in_torch=self.model
-        )
+        max_length, longest_source = self._length_limits()
+        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or max_length})
+        described = recipe.model, corpus.tokenizers, recipe.languages, decode, longest_source
+        self.loaded = TorchModel(*described, in_torch=self.model)
         self._last_lap = 0.0
         self._problem: str | None = None  # the problem of the kernels that was printed last
+
+    def _length_limits(self) -> tuple[MaxLength | None, int]:
+        """Return the longest translation and source of the training text, or of the initial model if this is longer."""
+        manifest, before = self.corpus.manifest, self.recipe.train.init_from
+        limits: list[tuple[MaxLength | None, int]] = [(manifest.max_length, manifest.longest_source)]
+        if before is not None:
+            initial = description_of(self.run.checkpoint(self.progress.step) if self.progress.step else before)
+            limits.append((initial.decode.max_length, initial.longest_source))
+        return largest_limits(limits)
 
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
