@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 import torch
+from torch import nn
 
 from nmt import __version__
 from nmt.config import Recipe, RuntimeSettings
 from nmt.config.section import SettingError
 from nmt.errors import ConfigError, is_oom
+from nmt.kernels.constant_products import Floats
 from nmt.kernels.cpu import CpuKernels
 from nmt.kernels.machine import has_amx, local_rank, prefers_bf16, thread_count
 from nmt.kernels.reference import Kernels, Precision
@@ -63,6 +65,14 @@ def precision_for(runtime: RuntimeSettings, device: torch.device, dim: int = 0) 
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     return "bf16" if device.type == "cpu" and prefers_bf16(dim) else "fp32"
+
+
+def arrays_of(model: nn.Module) -> dict[str, Floats] | None:
+    """Return the weights of a model by name, in fp32; None if they are not in RAM."""
+    weights = dict(model.named_parameters())
+    if any(weight.device.type != "cpu" for weight in weights.values()):
+        return None
+    return {name: weight.detach().float().contiguous().numpy() for name, weight in weights.items()}
 
 
 def environment(settings: RuntimeSettings) -> dict[str, str | int]:

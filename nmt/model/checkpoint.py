@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.config import DecodeSettings
+from nmt.kernels.device import arrays_of
 from nmt.kernels.native import NativeModel, laid_out
 from nmt.model.stored import (
     CONFIG_FILE,
@@ -43,11 +44,8 @@ class TorchModel(LoadedModel):
 
     def native(self, precision: str) -> NativeModel | None:
         """Return the model in the layout of the C++ kernels; None without such kernels, or if it is not in RAM."""
-        if self.in_torch.device.type != "cpu":
-            return None
-        named = self.in_torch.named_parameters()
-        weights = {name: weight.detach().float().contiguous().numpy() for name, weight in named}
-        return laid_out(self.settings, weights, len(self.tokenizers.target), precision)
+        weights = arrays_of(self.in_torch)
+        return None if weights is None else laid_out(self.settings, weights, len(self.tokenizers.target), precision)
 
 
 def write_model(
