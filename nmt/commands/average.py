@@ -77,7 +77,6 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
     trainings.
     """
     here, first = directories[0], read_model(directories[0])
-    shapes = {name: weight.shape for name, weight in first.weights.items()}
     sums = {name: weight.astype(np.float64) for name, weight in first.weights.items()}
     limits = [(first.decode.max_length, first.longest_source)]
     for path in directories[1:]:
@@ -91,7 +90,7 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
         if first.tokenizers.different_side(other.tokenizers):
             advice = "average models that share a tokenizer"
             raise ModelError(f"{path}: its tokenizer differs from that of {here}; {advice}")
-        check_shapes(other.file, other.weights, shapes)
+        check_shapes(other.file, other.weights, {name: weight.shape for name, weight in first.weights.items()})
         if (cosine := _cosine(first.weights, other.weights)) < _LEAST_COSINE:
             raise ModelError(
                 f"{path}: its weights and those of {here} have a cosine of {cosine:.2f}, so they were trained from "
@@ -107,10 +106,8 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
     return replace(first, weights=weights, decode=decode, longest_source=longest_source)
 
 
-def _cosine(*models: Mapping[str, Floats]) -> float:
+def _cosine(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> float:
     """Return the cosine between the matrices of two models, all of a model as one vector."""
-    first, second = (
-        np.concatenate([weights[name].ravel() for name in sorted(weights) if weights[name].ndim > 1])
-        for weights in models
-    )
-    return float(first @ second / max(np.linalg.norm(first) * np.linalg.norm(second), 1e-8))
+    names = [name for name, weight in first.items() if weight.ndim > 1]
+    a, b = (np.concatenate([weights[name].ravel() for name in names]) for weights in (first, second))
+    return float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-8))

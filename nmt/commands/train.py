@@ -143,7 +143,6 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     Raises ConfigError if the run needs another corpus, ModelError if a rank does not find that of rank 0,
     DataError if it finds a different one.
     """
-
     prepared = list[PreparedCorpus]()  # by this rank: to open it again would compare all its digests again
 
     def prepare_if_needed() -> str:

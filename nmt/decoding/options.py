@@ -83,10 +83,9 @@ class SearchOptions(DecodeSettings):
             log_probs=self.log_probs or self.beam > 1,
             no_repeat_ngram=self.no_repeat_ngram or 0,
         )
-        if self.sampling is None:
+        if (drawn := self.sampling) is None:
             return rules
-        temperature, top_p = self.sampling.temperature, self.sampling.top_p
-        return rules._replace(extends_each=True, log_probs=True, temperature=temperature, top_p=top_p)
+        return rules._replace(extends_each=True, log_probs=True, temperature=drawn.temperature, top_p=drawn.top_p)
 
     def noise(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> Floats | None:
         """Return a number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a limit.
