@@ -40,7 +40,7 @@ def plan_epoch(split: PreparedSplit, budget: int, seed: int, epoch: int) -> Epoc
     It contains each pair as often as the weight of its corpus states. Training plans window by window.
     """
     windows = range(window_count(split))
-    return [group for window in windows for group in plan_window(split, budget, seed, DataPosition(epoch, 0, window))]
+    return [group for window in windows for group in plan_window(split, budget, seed, DataPosition(epoch, window))]
 
 
 def window_count(split: PreparedSplit) -> int:
@@ -128,11 +128,11 @@ def _blocks(split: PreparedSplit) -> tuple[Indices, Indices, NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DataPosition:
-    """The next length group: the epoch, the number of the group in its window, and the window."""
+    """The next length group: its number in the plan of a window of an epoch."""
 
     epoch: int = 0
-    group: int = 0
     window: int = 0
+    group: int = 0
 
 
 @dataclass
@@ -164,11 +164,11 @@ class BatchStream:
         """Return the next batch and advance the position."""
         shares = []
         for _ in range(self.groups):
-            group = self.position.group
-            shares.append(self.share(self.plan()[group], group))
-            following = self._plan_ahead()
-            is_last = group + 1 == len(self.plan())
-            self.position = following if is_last else replace(self.position, group=group + 1)
+            plan, group = self.plan(), self.position.group
+            shares.append(self.share(plan[group], group))
+            self._plan_ahead()
+            is_last = group + 1 == len(plan)
+            self.position = self._next_window if is_last else replace(self.position, group=group + 1)
         return self.batch(shares)
 
     def share(self, pairs: Indices, group: int) -> Indices:
@@ -189,15 +189,19 @@ class BatchStream:
                 self._planned = window, plan_window(self.split, self.budget, self.seed, window)
         return self._planned[1]
 
-    def _plan_ahead(self) -> DataPosition:
-        """Begin to plan the window after the current one in a thread, unless it has begun; return its position."""
+    @property
+    def _next_window(self) -> DataPosition:
+        """The start of the window after the current one."""
         epoch, window = self.position.epoch, self.position.window + 1
-        following = DataPosition(epoch, 0, window) if window < window_count(self.split) else DataPosition(epoch + 1)
-        if self._ahead is None or self._ahead[0] != following:
+        return DataPosition(epoch, window) if window < window_count(self.split) else DataPosition(epoch + 1)
+
+    def _plan_ahead(self) -> None:
+        """Begin to plan the next window in a thread, unless it has begun."""
+        window = self._next_window
+        if self._ahead is None or self._ahead[0] != window:
             planner = ThreadPoolExecutor(1, "planner")
-            self._ahead = following, planner.submit(plan_window, self.split, self.budget, self.seed, following)
+            self._ahead = window, planner.submit(plan_window, self.split, self.budget, self.seed, window)
             planner.shutdown(wait=False)  # the thread ends with the plan
-        return following
 
     @property
     def epochs_read(self) -> float:

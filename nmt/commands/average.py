@@ -3,25 +3,23 @@
 Vaswani et al. (2017, section 6.1) evaluate the mean of the last checkpoints of a training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from nmt.config import load_recipe
 from nmt.config.section import differences
 from nmt.errors import ConfigError, ModelError
-from nmt.model.checkpoint import load_model, write_model
-from nmt.model.stored import LoadedModel, largest_limits, resolve_model
-from nmt.model.transformer import Transformer
+from nmt.kernels.constant_products import Floats
+from nmt.model.checkpoint import write_model
+from nmt.model.stored import LoadedModel, check_shapes, largest_limits, read_model, resolve_model
 from nmt.system.console import Console, counted
 from nmt.system.files import new_directory
 from nmt.training.progress import RUN, read_progress
 from nmt.training.run import RunDirectory
 
-_CPU = torch.device("cpu")
 # Checkpoints of one training, and models fine-tuned from one, were measured to have a cosine of 0.56 to 0.99; models
 # that were trained from different random weights, of -0.05 to 0.02, and their mean translates nothing.
 _LEAST_COSINE = 0.1
@@ -53,16 +51,18 @@ def checkpoints(run: RunDirectory, last: int | None, best: int | None) -> list[P
         raise ConfigError(f"{run.path}: expected a run with checkpoints, found none; give a run, or several models")
     if last is not None and best is not None:
         raise ConfigError("--last and --best: give one of them, not both")
-    keep_best = load_recipe(run.recipe).train.keep_best
-    ranked = read_progress(saved[-1]).best[: best or (None if keep_best == "all" else keep_best)]
-    if last is None and not ranked:
-        raise ConfigError(
-            f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
-            "average the last ones with --last N"
-        )
-    best_checkpoints = [place for *_, step in ranked if (place := run.checkpoint(step)).exists()]
-    chosen, expected = best_checkpoints if last is None else saved[-last:], last or best or 1
-    if len(chosen) < expected:
+    if last is not None:
+        chosen = saved[-last:]
+    else:
+        ranked, keep_best = read_progress(saved[-1]).best, load_recipe(run.recipe).train.keep_best
+        if not ranked:
+            raise ConfigError(
+                f"{run.path}: no checkpoint is the best, since none was measured on validation text (data.valid); "
+                "average the last ones with --last N"
+            )
+        count = best or (None if keep_best == "all" else keep_best)
+        chosen = [place for *_, step in ranked[:count] if (place := run.checkpoint(step)) in saved]
+    if len(chosen) < (expected := last or best or 1):
         raise ConfigError(
             f"{run.path}: found {counted(len(chosen), 'such checkpoint')}, expected {expected}; "
             "train.keep_best sets how many a training keeps on disk"
@@ -76,12 +76,12 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
     Raises ModelError if they differ in settings (dropout excepted), languages or tokenizers, or are of unrelated
     trainings.
     """
-    here, first = directories[0], load_model(directories[0], _CPU)
-    sums: dict[str, Tensor] = {name: weight.detach().double() for name, weight in first.model.named_parameters()}
+    here, first = directories[0], read_model(directories[0])
+    sums = {name: weight.astype(np.float64) for name, weight in first.weights.items()}
     limits = [(first.decode.max_length, first.longest_source)]
     for path in directories[1:]:
-        other = load_model(path, _CPU)
-        for key, before, now in differences(first.model.settings.model_dump(), other.model.settings.model_dump()):
+        other = read_model(path)
+        for key, before, now in differences(first.settings.model_dump(), other.settings.model_dump()):
             if not key.endswith("dropout"):
                 raise ModelError(f"{path}: model.{key} is {now}, but {before} in {here}; average models of one shape")
         if other.languages != first.languages:
@@ -90,24 +90,24 @@ def mean(directories: Sequence[Path]) -> LoadedModel:
         if first.tokenizers.different_side(other.tokenizers):
             advice = "average models that share a tokenizer"
             raise ModelError(f"{path}: its tokenizer differs from that of {here}; {advice}")
-        if (cosine := _cosine(first.model, other.model)) < _LEAST_COSINE:
+        check_shapes(other.file, other.weights, {name: weight.shape for name, weight in first.weights.items()})
+        if (cosine := _cosine(first.weights, other.weights)) < _LEAST_COSINE:
             raise ModelError(
                 f"{path}: its weights and those of {here} have a cosine of {cosine:.2f}, so they were trained from "
                 "different random weights, and their mean is no translator; average checkpoints of one training, or "
                 "models fine-tuned from one, and translate with both as an ensemble: nmt translate --model A --model B"
             )
         limits.append((other.decode.max_length, other.longest_source))
-        for name, weight in other.model.named_parameters():
-            sums[name] += weight.detach()
-    with torch.no_grad():
-        for name, weight in first.model.named_parameters():
-            weight.copy_(sums[name] / len(directories))
+        for name, weight in other.weights.items():
+            sums[name] += weight
+    weights = {name: (weight_sum / len(directories)).astype(np.float32) for name, weight_sum in sums.items()}
     max_length, longest_source = largest_limits(limits)
     decode = first.decode.model_copy(update={"max_length": max_length})
-    return replace(first, decode=decode, longest_source=longest_source)
+    return replace(first, weights=weights, decode=decode, longest_source=longest_source)
 
 
-def _cosine(first: Transformer, second: Transformer) -> float:
+def _cosine(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> float:
     """Return the cosine between the matrices of two models, all of a model as one vector."""
-    matrices = [[weight.flatten() for weight in model.parameters() if weight.ndim > 1] for model in (first, second)]
-    return torch.cosine_similarity(torch.cat(matrices[0]), torch.cat(matrices[1]), dim=0).item()
+    names = [name for name, weight in first.items() if weight.ndim > 1]
+    a, b = (np.concatenate([weights[name].ravel() for name in names]) for weights in (first, second))
+    return float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-8))

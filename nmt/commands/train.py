@@ -22,7 +22,7 @@ from nmt.model.stored import read_configuration
 from nmt.report.run_records import read_test_scores, score_name
 from nmt.system import distributed
 from nmt.system.console import Console, counted
-from nmt.system.files import json_digest, replace_link, write_output
+from nmt.system.files import json_digest, real_path, replace_link, write_output
 from nmt.text.corpus import read_pairs
 from nmt.text.languages import target_language
 from nmt.text.manifest import PREPARED, Manifest
@@ -143,7 +143,6 @@ def prepared_corpus(recipe: Recipe, run: RunDirectory, console: Console, restart
     Raises ConfigError if the run needs another corpus, ModelError if a rank does not find that of rank 0,
     DataError if it finds a different one.
     """
-
     prepared = list[PreparedCorpus]()  # by this rank: to open it again would compare all its digests again
 
     def prepare_if_needed() -> str:
@@ -257,6 +256,6 @@ def link(place: Path, target: Path, console: Console) -> None:
         if place.exists() and not place.is_symlink():
             raise FileExistsError(EEXIST, "it exists and is not a link")
         place.parent.mkdir(parents=True, exist_ok=True)
-        replace_link(place, target.absolute())
+        replace_link(real_path(place.parent) / place.name, real_path(target))  # `runs` may be a link to another disk
     except OSError as error:
         console.warn(f"{place}: cannot link it to {target}: {error.strerror}; name {target} itself")

@@ -47,13 +47,14 @@ def word_links(weights: Floats, source: Sequence[bytes], target: Sequence[bytes]
     target_count, target_words = words_of_pieces(target)
     if not source_count:
         return []
-    marks_of_source, marks_of_target = (np.array([*map(is_punctuation, side)], bool) for side in (source, target))
+    # marks are tokens of punctuation, True in these (S) and (T)
+    source_marks, target_marks = (np.array([*map(is_punctuation, side)], bool) for side in (source, target))
     source_table, target_table = _membership(source_words, source_count), _membership(target_words, target_count)
-    spelled = target_table[~marks_of_target].any(0)  # (words), True at words with more than punctuation
-    rows = target_table * (~marks_of_target[:, None] | ~spelled)  # (T, words)
-    attended = rows.T @ weights[:, :-1]  # (words, S)
-    lettered, marks = (attended @ (source_table * kept[:, None]) for kept in (~marks_of_source, marks_of_source))
-    preferred = np.where(spelled[:, None], _balanced(lettered), marks)
+    is_word = target_table[~target_marks].any(0)  # (words), False at words of punctuation only
+    queries = target_table * (~target_marks[:, None] | ~is_word)  # (T, words)
+    attention = queries.T @ weights[:, :-1]  # (words, S)
+    to_words, to_marks = (attention @ (source_table * keys[:, None]) for keys in (~source_marks, source_marks))
+    preferred = np.where(is_word[:, None], _balanced(to_words), to_marks)
     return [(int(by_word.argmax()), j) for j, by_word in enumerate(preferred) if by_word.any()]
 
 

@@ -36,9 +36,9 @@ def balanced_batches(
 ) -> Iterator[list[int]]:
     """Cut sentences into batches of similar length, the longest first, that cost each thread the same.
 
-    In a batch, padded source tokens × width is at most `max_tokens`, and about `max_active` hypotheses are active. The
-    batches of all threads are cut together and their sentences distributed in turn, so that the costs of two batches
-    differ by at most one longest sentence.
+    In a batch, padded source tokens × width is at most `max_tokens`, plus less than one sentence, and about
+    `max_active` hypotheses are active. The batches of all threads are cut together and their sentences distributed in
+    turn, so that the costs of two batches differ by at most one longest sentence.
     """
     threads = max(1, min(threads, sum(lengths) * width // _MIN_THREAD_TOKENS))
     # a beam search drops almost half of the hypotheses, so twice as many places hold the same number of active ones

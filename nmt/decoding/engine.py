@@ -30,7 +30,7 @@ class Engine(ABC):
     uses_cores: bool  # whether batches are searched in parallel, one on each core
     search_scale: int  # the factor on the default `decode.batch_tokens`
     threads: int  # among which batches are divided
-    # the function that computes requests of workers; None if workers compute everything themselves
+    # computes requests of remote engines; None if there are none of this engine
     answer: Callable[[Sequence[Any]], list[Any]] | None = None
 
     def __reduce__(self) -> NoReturn:

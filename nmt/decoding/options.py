@@ -27,13 +27,10 @@ class SearchOptions(DecodeSettings):
     no effect. Raises ConfigError if two values contradict each other.
     """
 
-    # The longest translation. A model without a limit gets the default one.
-    max_length: MaxLength = MaxLength()
+    max_length: MaxLength = MaxLength()  # for a model without a limit, the default one
     batch_tokens: PositiveInt = 8192
-    # Number of hypotheses to return for each sentence.
-    n_best: int = 1
-    # Whether log-probabilities are needed; greedy search finds the same tokens without them.
-    log_probs: bool = True
+    n_best: int = 1  # hypotheses to return for each sentence
+    log_probs: bool = True  # whether they are needed; greedy search finds the same tokens without them
 
     @classmethod
     def from_settings(cls, settings: DecodeSettings, n_best: int = 1) -> Self:
@@ -78,12 +75,17 @@ class SearchOptions(DecodeSettings):
 
     def rules(self, longest: int) -> SearchRules:
         """Return the parameters of a search step, for outputs of up to `longest` tokens."""
-        penalties = [self.penalty(length) for length in range(longest + 1)]
-        margin, sampling = math.inf if self.exact else MARGIN, self.sampling
-        ngram, drawn = self.no_repeat_ngram or 0, (sampling.temperature, sampling.top_p) if sampling else (0.0, 1.0)
-        extends_each = self.beam == 1 or sampling is not None
-        log_probs = self.log_probs or not extends_each or sampling is not None
-        return SearchRules(penalties, margin, GROWTH_DIVISOR, extends_each, log_probs, ngram, *drawn)
+        rules = SearchRules(
+            penalties=[self.penalty(length) for length in range(longest + 1)],
+            margin=math.inf if self.exact else MARGIN,
+            growth_divisor=GROWTH_DIVISOR,
+            extends_each=self.beam == 1,
+            log_probs=self.log_probs or self.beam > 1,
+            no_repeat_ngram=self.no_repeat_ngram or 0,
+        )
+        if (drawn := self.sampling) is None:
+            return rules
+        return rules._replace(extends_each=True, log_probs=True, temperature=drawn.temperature, top_p=drawn.top_p)
 
     def noise(self, sentences: Sequence[Sequence[int]], limits: Sequence[int]) -> Floats | None:
         """Return a number in [0, 1) for each sentence, sample and position (B, K, T), 0 beyond a limit.

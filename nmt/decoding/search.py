@@ -33,6 +33,7 @@ from nmt.text.tokenizer import EOS
 Models = Sequence[Transformer]  # one, or several as an ensemble
 FinishedOf = Callable[[NDArray[np.bool_]], dict[int, list[Hypothesis]]]
 _ROWS_PER_FETCH = 8192  # the most computed between two fetches, unless one step has more
+_NO_FETCH = np.iinfo(np.int64).max
 _REFILLS = 8  # slots are filled with new sentences when at least 1/8 of them is free
 
 
@@ -127,12 +128,13 @@ class Search:
     def run(self, sentences: Iterable[Sentence], observer: Observer | None = None) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, by its number; these should be sorted, the longest first."""
         self._observer, remaining = observer, iter(sentences)
-        is_asynchronous, rows = self.kernels.steps_per_fetch > 1, self.slots * self.options.width
-        steps_per_fetch = min(self.kernels.steps_per_fetch, max(1, _ROWS_PER_FETCH // rows))
+        is_asynchronous = self.kernels.steps_per_fetch > 1
+        most_steps = max(1, _ROWS_PER_FETCH // (self.slots * self.options.width))
+        steps_per_fetch = min(self.kernels.steps_per_fetch, most_steps)
         self._places.longest = self.beams.history.size(3) if is_asynchronous else 0
         self.beams.log_probs.fill_(-torch.inf)  # discards hypotheses of a previous search that failed
         free, searched = list(range(self.slots)), dict[int, Sentence]()  # slots without a sentence; sentences by slot
-        first_fetches = np.full(self.slots, np.iinfo(np.int64).max)  # the first fetch that contains a slot's sentence
+        first_fetches = np.full(self.slots, _NO_FETCH)  # the first fetch that contains a slot's sentence
         encoded = self._encode(list(islice(remaining, self.slots)))
         fetches, fetches_read = list[FinishedOf](), 0
         results = dict[int, list[Hypothesis]]()
@@ -153,13 +155,14 @@ class Search:
             # while a GPU computes these steps
             if not encoded.waiting and (following := list(islice(remaining, math.ceil(self.slots / 2)))):
                 encoded = self._encode(following)
-            if len(fetches) > is_asynchronous:
-                ended = fetches.pop(0)(first_fetches <= fetches_read)
-                fetches_read += 1
-                for slot, best in ended.items():
-                    results[searched.pop(slot).number] = best
-                first_fetches[list(ended)] = np.iinfo(np.int64).max
-                free += ended
+            if is_asynchronous and len(fetches) == 1:
+                continue  # its results are read after the next steps are dispatched
+            finished = fetches.pop(0)(first_fetches <= fetches_read)
+            fetches_read += 1
+            for slot, best in finished.items():
+                results[searched.pop(slot).number] = best
+            first_fetches[list(finished)] = _NO_FETCH
+            free += finished
         return [results[number] for number in range(len(results))]
 
     def step(self) -> None:
@@ -258,7 +261,7 @@ class Search:
         return sentences
 
     def _fetch(self) -> FinishedOf:
-        """Return a function of a mask of slots; it returns the hypotheses of those whose search has ended by now."""
+        """Return a function of a mask of slots; it returns the hypotheses of those that are finished by now."""
         self._select_rows()
         beams = self.beams
         active = (beams.log_probs > -torch.inf).any(1)
@@ -266,11 +269,11 @@ class Search:
 
         def finished(mask: NDArray[np.bool_]) -> dict[int, list[Hypothesis]]:
             is_active, tokens, log_probs, lengths = (tensor.numpy() for tensor in fetched())
-            ended = np.flatnonzero(mask & ~is_active)
-            longest = lengths[ended].max(initial=0)
-            columns = (ended, tokens[ended, :, :longest], log_probs[ended], lengths[ended])
+            slots = np.flatnonzero(mask & ~is_active)
+            longest = lengths[slots].max(initial=0)
+            columns = (slots, tokens[slots, :, :longest], log_probs[slots], lengths[slots])
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            return {slot: hypotheses(ids, sums, ends, self.options) for slot, ids, sums, ends in rows}
+            return {slot: hypotheses(ids, totals, sizes, self.options) for slot, ids, totals, sizes in rows}
 
         return finished
 

@@ -31,15 +31,11 @@ _KEY_VALUE = "cross_attention.key_value"
 # The linear maps and norms of a layer in the order in which the kernels read them; an encoder has no attention to a
 # source.
 _MAPS = {
-    "encoder": (
-        *("attention.query_key_value", "attention.output", None, None),
-        *("feed_forward.inner", "feed_forward.outer"),
-    ),
-    "decoder": (
-        *("self_attention.query_key_value", "self_attention.output", "cross_attention.query", "cross_attention.output"),
-        *("feed_forward.inner", "feed_forward.outer"),
-    ),
-}
+    "encoder": ("attention.query_key_value", "attention.output", None, None,
+                "feed_forward.inner", "feed_forward.outer"),
+    "decoder": ("self_attention.query_key_value", "self_attention.output", "cross_attention.query",
+                "cross_attention.output", "feed_forward.inner", "feed_forward.outer"),
+}  # fmt: skip
 _NORMS = {
     "encoder": ("attention_sublayer.norm", None, "feed_forward_sublayer.norm"),
     "decoder": ("self_attention_sublayer.norm", "cross_attention_sublayer.norm", "feed_forward_sublayer.norm"),
@@ -58,9 +54,9 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
     dim, inner = settings.dim, settings.feed_forward
     gated = 2 * inner if settings.activation == "swiglu" else inner
     maps = {
-        **{"query_key_value": (3 * dim, dim), "key_value": (2 * dim, dim), "query": (dim, dim), "output": (dim, dim)},
-        **{"inner": (gated, dim), "outer": (dim, inner)},
-    }
+        "query_key_value": (3 * dim, dim), "key_value": (2 * dim, dim), "query": (dim, dim), "output": (dim, dim),
+        "inner": (gated, dim), "outer": (dim, inner),
+    }  # fmt: skip
     shapes = dict[str, tuple[int, ...]]()
     for name in _layer_names(settings, _ALL_MAPS):
         shape = maps[name.rpartition(".")[2]]
@@ -69,7 +65,7 @@ def weight_shapes(settings: ModelSettings, source: int, target: int) -> dict[str
     shapes |= {f"{norm}.{part}": (dim,) for norm in norms for part in ("weight", "bias")}
     rows = {"source_embedding": source, "target_embedding": target, "output": target}
     stored_count = {"all": 1, "target": 2, "none": 3}[settings.tied_embeddings]  # a tied matrix has its first name only
-    for name in (*rows,)[:stored_count]:
+    for name in list(rows)[:stored_count]:
         tokens = "" if name == "output" else ".tokens"
         shapes[f"{name}{tokens}.weight"] = (settings.padded_vocabulary(rows[name]), dim)
     if settings.positions == "learned":
@@ -115,24 +111,24 @@ class _Embedding(ctypes.Structure):
 class _Output(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("product", "screen", "weights", "bias")),
-        *(("vocabulary", _LONG), ("rounds_inputs", _LONG), ("norm", _FLOAT), ("scale", _FLOAT)),
-    )
+        ("vocabulary", _LONG), ("rounds_inputs", _LONG), ("norm", _FLOAT), ("scale", _FLOAT),
+    )  # fmt: skip
 
 
 class ModelArguments(ctypes.Structure):
     # keeps arrays of the pointers alive: if two threads make equal tables, the cache keeps only one of them
     references: Sequence[object] = ()
     _fields_ = (
-        *(("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding)),
-        *(("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG)),
-    )
+        ("encoder", _Stack), ("decoder", _Stack), ("source", _Embedding), ("target", _Embedding),
+        ("output", _Output), ("key_values", _POINTER), ("has_bf16_cells", _LONG),
+    )  # fmt: skip
 
 
 class _Pairs(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("source_ids", "source_offsets", "target_ids", "labels", "target_offsets")),
-        *(("count", _LONG), ("log_probs", _POINTER), ("weights", _POINTER)),
-    )
+        ("count", _LONG), ("log_probs", _POINTER), ("weights", _POINTER),
+    )  # fmt: skip
 
 
 class Screen(NamedTuple):
@@ -219,13 +215,13 @@ class NativeModel:
             last = 0 if table is None else len(table) - 1
             tokens = weights.get(f"{side}_embedding.tokens.weight", weights["source_embedding.tokens.weight"])
             embeddings.append(_Embedding(address(tokens), address(table), last, self.dim**0.5))
-        screen = self._screen if is_screened else None
         output = _Output(
-            *(self._products["output"].address, screen.product.address if screen else 0),
-            *(address(screen.matrix if screen else None), address(weights.get("output_bias"))),
-            *(self._vocabulary, self.precision == "bf16"),
-            *((screen.norm, screen.scale) if screen else ()),
-        )
+            product=self._products["output"].address, bias=address(weights.get("output_bias")),
+            vocabulary=self._vocabulary, rounds_inputs=self.precision == "bf16",
+        )  # fmt: skip
+        if screen := self._screen if is_screened else None:
+            output.screen, output.weights = screen.product.address, address(screen.matrix)
+            output.norm, output.scale = screen.norm, screen.scale
         key_values = ctypes.addressof(self._key_values)
         arguments = ModelArguments(*stacks, *embeddings, output, key_values, self.precision != "fp32")
         arguments.references = rotations, sinusoids, screen

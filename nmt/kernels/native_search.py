@@ -19,7 +19,6 @@ from nmt.kernels.native import ENCODER_ROWS, NativeModel
 # `</s>`; a length is 0 where there is no hypothesis.
 Finished = tuple[list[list[list[int]]], list[list[float]], list[list[int]]]
 
-
 ACTIVE_HYPOTHESES = 480  # in a batch of a search; the KV caches of more do not fit into the processor's cache
 
 _LONG, _POINTER, _FLOAT = ctypes.c_long, ctypes.c_void_p, ctypes.c_float
@@ -50,13 +49,10 @@ class SearchBatch(NamedTuple):
 
 class _Rules(ctypes.Structure):
     _fields_ = (
-        ("penalties", _POINTER),
-        *(
-            (name, _LONG)
-            for name in ("candidates", "growth_divisor", "extends_each", "as_log_probs", "no_repeat_ngram")
-        ),
-        *((name, _FLOAT) for name in ("margin", "temperature", "top_p")),
-    )
+        ("penalties", _POINTER), ("candidates", _LONG), ("growth_divisor", _LONG), ("extends_each", _LONG),
+        ("as_log_probs", _LONG), ("no_repeat_ngram", _LONG),
+        ("margin", _FLOAT), ("temperature", _FLOAT), ("top_p", _FLOAT),
+    )  # fmt: skip
 
 
 _STATE = {  # as `nmt.decoding.beam.Beams`
@@ -74,10 +70,10 @@ class _Beams(ctypes.Structure):
 
 class _Search(ctypes.Structure):
     _fields_ = (
-        *((name, _POINTER) for name in ("ids", "offsets", "source_lengths")),
-        *(("longest", _LONG), ("beams", _Beams), ("rules", _Rules), ("required", _POINTER), ("noise", _POINTER)),
-        *(("models", _POINTER), ("count", _LONG), ("cells", _POINTER)),
-    )
+        ("ids", _POINTER), ("offsets", _POINTER), ("source_lengths", _POINTER), ("longest", _LONG),
+        ("beams", _Beams), ("rules", _Rules), ("required", _POINTER), ("noise", _POINTER),
+        ("models", _POINTER), ("count", _LONG), ("cells", _POINTER),
+    )  # fmt: skip
 
 
 def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, int], rules: SearchRules) -> Finished:
@@ -93,9 +89,9 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     for model in models:
         model.check_ids(ids, required_ids)
     shapes = {
-        **{"lengths": (count,), "limits": (count,), "history": (count, beam, 2, positions)},
-        **{"log_probs": (count, beam), "tokens": (count, beam), "finished_tokens": (count, best, positions)},
-    }
+        "lengths": (count,), "limits": (count,), "history": (count, beam, 2, positions),
+        "log_probs": (count, beam), "tokens": (count, beam), "finished_tokens": (count, best, positions),
+    }  # fmt: skip
     state = {name: np.empty(shapes.get(name, (count, best)), dtype) for name, dtype in _STATE.items()}
     state["limits"][:] = batch.limits
     needs_argmax_only = not rules.log_probs and not rules.no_repeat_ngram
@@ -104,16 +100,17 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     cells = [_cells(model, count * (longest + positions * beam)) for model in models]
     penalties, required = np.array(rules.penalties, np.float32), _required(batch)
     assert batch.noise is None or batch.noise.shape == (count, beam, positions)
-    candidates = 1 if rules.extends_each else beam + 1
-    flags = candidates, rules.growth_divisor, rules.extends_each, rules.log_probs, rules.no_repeat_ngram
     model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
     cell_pointers = (_POINTER * len(models))(*map(address, cells))
     search = _Search(
-        *map(address, (ids, offsets, source_lengths)), longest,
-        (*map(address, state.values()), count, beam, best, positions),
-        (address(penalties), *flags, rules.margin, rules.temperature, rules.top_p),
-        *(address(required), address(batch.noise), ctypes.addressof(model_pointers), len(models)),
-        ctypes.addressof(cell_pointers),
+        ids=address(ids), offsets=address(offsets), source_lengths=address(source_lengths), longest=longest,
+        beams=_Beams(*map(address, state.values()), count, beam, best, positions),
+        rules=_Rules(
+            address(penalties), 1 if rules.extends_each else beam + 1, rules.growth_divisor, rules.extends_each,
+            rules.log_probs, rules.no_repeat_ngram, rules.margin, rules.temperature, rules.top_p,
+        ),
+        required=address(required), noise=address(batch.noise),
+        models=ctypes.addressof(model_pointers), count=len(models), cells=ctypes.addressof(cell_pointers),
     )  # fmt: skip
     loaded = library()
     assert loaded is not None

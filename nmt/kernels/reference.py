@@ -272,18 +272,17 @@ class Kernels:
 
     def step(self, optimizer: torch.optim.Optimizer, scale: Tensor, finite: Tensor) -> None:
         """Divide all gradients by a scale and step the optimizer, unless the results of the update are not finite."""
-        if not self.fuses_step:
-            if finite:
-                for group in optimizer.param_groups:
-                    for weight in group["params"]:
-                        weight.grad.div_(scale)
-                optimizer.step()
-            return
-        # The fused optimizer divides gradients by grad_scale, and changes nothing if found_inf is 1, as used by
-        # torch.amp.GradScaler. So the host does not wait for a device, and the division takes no pass of its own.
-        optimizer.grad_scale = scale  # type: ignore[attr-defined]
-        optimizer.found_inf = 1 - finite.float()  # type: ignore[attr-defined]
-        optimizer.step()
+        if self.fuses_step:
+            # The fused optimizer divides gradients by grad_scale, and changes nothing if found_inf is 1, as used by
+            # torch.amp.GradScaler. So the host does not wait for a device, and the division takes no pass of its own.
+            optimizer.grad_scale = scale  # type: ignore[attr-defined]
+            optimizer.found_inf = 1 - finite.float()  # type: ignore[attr-defined]
+            optimizer.step()
+        elif finite:
+            for group in optimizer.param_groups:
+                for weight in group["params"]:
+                    weight.grad.div_(scale)
+            optimizer.step()
 
     def rounded(self, x: Tensor) -> Tensor:
         """Return an operand of a product in the type of this precision."""

@@ -108,8 +108,6 @@ def write_tensors(tensors: dict[str, Tensor], file: Path) -> None:
     try:
         save_file(tensors, file)
     except SafetensorError as error:
-        system_error = re.search(
-            r"os error (\d+)", str(error)
-        )  # safetensors gives the error of the system as text only
+        system_error = re.search(r"os error (\d+)", str(error))  # safetensors gives it as text only
         number = int(system_error[1]) if system_error else errno.EIO
         raise OSError(number, os.strerror(number), str(file)) from None

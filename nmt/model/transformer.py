@@ -67,11 +67,11 @@ class Transformer(Computing):
         """Return the logits (B, T, V) of the token after each prefix of a target, for padded ids (B, S) and (B, T).
 
         For notebooks and tests: training calls `loss`, a search `encode` and `decode_step`. The mask (B, S) is True at
-        tokens; if None, all ids except padding are tokens. Logits at padding are 0.
+        tokens; if None, all ids except padding are tokens. Targets are padded at their ends, where logits are 0.
         """
         is_token = source != PAD if source_mask is None else source_mask
         sides = (
-            Rows.of([row[:n] for row, n in zip(ids.tolist(), mask.sum(1).tolist(), strict=True)]).to(ids.device)
+            Rows.of([row[is_kept].tolist() for row, is_kept in zip(ids, mask, strict=True)]).to(ids.device)
             for ids, mask in ((source, is_token), (target, target != PAD))
         )
         sources, rows = same_tiles(*sides)

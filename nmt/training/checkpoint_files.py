@@ -54,7 +54,7 @@ def remove_checkpoint(directory: Path) -> None:
         directory.unlink()
         return
     for name in _FILES:
-        with suppress(IsADirectoryError):  # a folder that a user has put there
+        with suppress(IsADirectoryError, NotADirectoryError):  # what a user has put there
             (directory / name).unlink(missing_ok=True)
     remove_unfinished(directory)
     with suppress(OSError):  # it is not empty

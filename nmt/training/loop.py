@@ -46,7 +46,7 @@ class Training:
         self.progress = resume(run, self.updater, console.warn)
         self.progress.corpus = corpus.manifest.training_fingerprint(recipe.data)
         self.stream = BatchStream.of_recipe(recipe, corpus)
-        self.stream.position = DataPosition(self.progress.epoch, self.progress.group, self.progress.window)
+        self.stream.position = DataPosition(self.progress.epoch, self.progress.window, self.progress.group)
         self.stream.sizes = self.updater.kernels.sizes
         self.epochs_read = self.stream.epochs_read  # of the training; the stream itself reads ahead
         self.updates_an_epoch = self.stream.batches_an_epoch / recipe.train.accumulate
@@ -54,19 +54,21 @@ class Training:
         self.pending: deque[tuple[Update, tuple[int, int], DataPosition]] = deque()
         self.display = TrainingDisplay(console, recipe.train)
         self._set_last_step()
-        # lengths are limited by the training text, and in fine-tuning by that of the initial model if this is longer
-        limits: list[tuple[MaxLength | None, int]] = [(corpus.manifest.max_length, corpus.manifest.longest_source)]
-        if recipe.train.init_from is not None:
-            before = run.checkpoint(self.progress.step) if self.progress.step else recipe.train.init_from
-            initial = description_of(before)
-            limits.append((initial.decode.max_length, initial.longest_source))
-        longest_output, longest = largest_limits(limits)
-        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or longest_output})
-        self.loaded = TorchModel(
-            recipe.model, corpus.tokenizers, recipe.languages, decode, longest, in_torch=self.model
-        )
+        max_length, longest_source = self._length_limits()
+        decode = recipe.decode.model_copy(update={"max_length": recipe.decode.max_length or max_length})
+        described = recipe.model, corpus.tokenizers, recipe.languages, decode, longest_source
+        self.loaded = TorchModel(*described, in_torch=self.model)
         self._last_lap = 0.0
         self._problem: str | None = None  # the problem of the kernels that was printed last
+
+    def _length_limits(self) -> tuple[MaxLength | None, int]:
+        """Return the longest translation and source of the training text, or of the initial model if this is longer."""
+        manifest, before = self.corpus.manifest, self.recipe.train.init_from
+        limits: list[tuple[MaxLength | None, int]] = [(manifest.max_length, manifest.longest_source)]
+        if before is not None:
+            initial = description_of(self.run.checkpoint(self.progress.step) if self.progress.step else before)
+            limits.append((initial.decode.max_length, initial.longest_source))
+        return largest_limits(limits)
 
     def print_sizes(self) -> None:
         """Print what is about to be trained, on what, and where it is written."""
@@ -183,7 +185,7 @@ class Training:
         progress.step += 1
         update = self.updater.update(prefetched.batches, progress.step, tokens[0])
         self.pending.append((update, tokens, prefetched.position))
-        progress.epoch, progress.group, progress.window = astuple(prefetched.position)
+        progress.epoch, progress.window, progress.group = astuple(prefetched.position)
         self.epochs_read = prefetched.epochs_read
         at_log = progress.step % self.recipe.train.log_every == 0
         self._read_results(keep=0 if at_log else 1)
@@ -225,7 +227,8 @@ class Training:
         progress.skipped_in_a_row += 1
         results = {"loss": str(loss), "gradient_norm": str(norm)}
         # its batches can be read again: they end before this position
-        self.run.log({"type": "skipped", "step": step, **results, "next_group": astuple(position)})
+        next_group = position.epoch, position.group, position.window
+        self.run.log({"type": "skipped", "step": step, **results, "next_group": next_group})
         self.console.warn(f"step {step:,}: loss {loss:g}, gradient norm {norm:g}: skipped")
         if progress.skipped_in_a_row >= MAX_SKIPPED:
             raise self._diverged(f"step {step:,}: the {MAX_SKIPPED}th update in a row that is not finite")

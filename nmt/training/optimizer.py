@@ -2,6 +2,7 @@
 
 import math
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -55,7 +56,7 @@ class FlatWeights:
         sizes = [-(-weight.numel() // _ALIGNMENT) * _ALIGNMENT for _, weight in self._named]
         first = self._named[0][1]
         self.all = nn.Parameter(torch.zeros(sum(sizes), dtype=first.dtype, device=first.device))
-        self._starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        self._starts = [0, *accumulate(sizes[:-1])]
         self.gradient = self.all.grad = torch.zeros_like(self.all)
         views = self.views(self.all.detach()).values(), self.views(self.gradient).values()
         for (_, weight), view, gradient in zip(self._named, *views, strict=True):

@@ -64,18 +64,19 @@ class Progress:
     """All that the next step depends on, besides weights and moments."""
 
     step: int = 0
+    # the next length group to read: its number in the plan of a window of an epoch
     epoch: int = 0
-    group: int = 0  # of the window's plan, the next length group to read
+    window: int = 0
+    group: int = 0
+    corpus: str = ""  # fingerprint of the prepared corpus
     target_tokens: int = 0
     seconds: float = 0.0
-    validated_at: int = 0  # step of the last validation
-    validations_without_gain: int = 0
-    best: list[tuple[float, float, int]] = field(default_factory=list)  # validations: metric, loss, step; best first
     interval: IntervalSums = field(default_factory=IntervalSums)
-    corpus: str = ""  # fingerprint of the prepared corpus
     skipped: int = 0  # steps that changed nothing, since their loss or gradient was not finite
     skipped_in_a_row: int = 0  # how many of the last steps were skipped
-    window: int = 0  # of the epoch, the one with the next length group
+    best: list[tuple[float, float, int]] = field(default_factory=list)  # validations: metric, loss, step; best first
+    validated_at: int = 0  # step of the last validation
+    validations_without_gain: int = 0
     validation_seconds: float = 0.0  # of all validations
     last_validation: float = 0.0  # seconds of the last one
     time_limit: float = 0.0  # seconds for which `last_step` was computed

@@ -111,9 +111,9 @@ class RunDirectory:
         """Remove the results of a previous training; its checkpoints are none any more, and can be removed later."""
         for directory in self.saved():
             (directory / CONFIG_FILE).unlink()  # first: so none is resumed if this process is killed
-        events = self.path.glob("tensorboard/events.out.tfevents.*")
-        files = (self.path / name for name in ("best", "last", "valid.txt"))
-        for file in (self.metrics, *files, *events):
+        for name in ("best", "last"):
+            remove_checkpoint(self.path / name)  # a link, or a copy of a checkpoint, see `link`
+        for file in (self.metrics, self.path / "valid.txt", *self.path.glob("tensorboard/events.out.tfevents.*")):
             file.unlink(missing_ok=True)
         self.remove_scores()
 

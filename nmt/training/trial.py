@@ -60,17 +60,16 @@ def trial(
     peak = max(peak for (peak,) in distributed.exchange(reserved[0] if fits else math.inf))
     is_timed = timed and peak < math.inf
     updates = [[stream.next() for _ in range(accumulate)] for _ in range(_TIMED_UPDATES)] if is_timed else []
-    # the last pass is timed. On a CPU one update warms up; on a GPU an update is recorded when its shape comes again
-    passes = 2 if free_memory(device) is None else 3
+    # on a CPU one update is enough to warm up; on a GPU an update is recorded when its shape comes again
+    warm_up = updates[:1] if free_memory(device) is None else 2 * updates
     tokens, seconds = 0, 0.0
-    for number in range(passes):
-        for batches in updates[:1] if passes == 2 and not number else updates:
-            of_rank = sum(batch.target_tokens for batch in batches)
-            count = int(sum(count for (count,) in distributed.exchange(of_rank)))
-            started = time.perf_counter()
-            updater.update(batches, 1, count).results()
-            if number == passes - 1:
-                tokens, seconds = tokens + count, seconds + time.perf_counter() - started
+    for number, batches in enumerate([*warm_up, *updates]):
+        of_rank = sum(batch.target_tokens for batch in batches)
+        count = int(sum(count for (count,) in distributed.exchange(of_rank)))
+        started = time.perf_counter()
+        updater.update(batches, 1, count).results()
+        if number >= len(warm_up):
+            tokens, seconds = tokens + count, seconds + time.perf_counter() - started
     del updater
     gc.collect()
     release_cached_blocks(device)
@@ -101,12 +100,11 @@ def largest_batches(stream: BatchStream) -> list[Batch]:
 def _fits(updater: Updater, stream: BatchStream) -> bool:
     """Return whether the gradients of the largest batches can be computed, and discard them."""
     try:
-        # Adam allocates its moments in the first update only
-        moments = [] if updater.optimizer.state else [torch.empty_like(updater.weights.all) for _ in range(2)]
+        # in the place of Adam's moments, which it allocates in the first update only
+        _moments = [] if updater.optimizer.state else [torch.empty_like(updater.weights.all) for _ in range(2)]
         updater.kernels.seed(0)
         for batch in largest_batches(stream):
             updater.backward_pass(batch.copied(updater.kernels.to_device))
-        del moments
     except (RuntimeError, MemoryError) as error:
         if not is_oom(error):
             raise

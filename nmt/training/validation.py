@@ -28,8 +28,7 @@ class ScoredText(NamedTuple):
     sources: Sequence[str]
     references: Sequence[str]
     language: str
-    # The tag that precedes each source, besides that of the target language.
-    tag: str | None = None
+    tag: str | None = None  # that precedes each source, besides that of the target language
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,8 @@ class Evaluation:
 
     texts: Sequence[ScoredText]
     translations: Sequence[list[str]]
-    # BLEU and chrF of each text.
-    scores: Sequence[tuple[Score, Score]]
-    # In nats per target token, not smoothed; measured in validations only.
-    loss: float = math.nan
+    scores: Sequence[tuple[Score, Score]]  # BLEU and chrF of each text
+    loss: float = math.nan  # in nats per target token, not smoothed; measured in validations only
 
     def metric(self, name: str) -> float:
         """Return the named metric, negated if lower is better; scores as they are shown, with two decimals."""

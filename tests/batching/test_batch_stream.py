@@ -33,7 +33,7 @@ def test_stream_equals_the_plans() -> None:
     for epoch in range(3):
         groups = plan_epoch(stream.split, stream.budget, stream.seed, epoch)
         for number, indices in enumerate(groups):
-            assert stream.position == DataPosition(epoch, number)
+            assert stream.position == DataPosition(epoch, group=number)
             assert stream.epochs_read == pytest.approx(epoch + number / len(groups))
             assert content(stream.next()) == content(assemble([stream.split.gather(indices)]))
     assert stream.position == DataPosition(3)

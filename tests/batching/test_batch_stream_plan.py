@@ -167,7 +167,7 @@ def test_windows_together_contain_each_pair_as_often_as_its_weight_states(
         assert (windows == 1) == (sum(count * math.ceil(weight) for count, weight in parts) <= WINDOW)
         assert same(plan, plan_epoch(split, 40, seed, epoch))
         for window in range(windows):
-            assert 1 <= shown(plan_window(split, 40, seed, DataPosition(epoch, 0, window))).total() <= WINDOW
+            assert 1 <= shown(plan_window(split, 40, seed, DataPosition(epoch, window))).total() <= WINDOW
     counts, weights = shown(plan), split.weights(np.arange(len(split))).tolist()
     assert all(math.floor(weight) <= counts[i] <= math.ceil(weight) for i, weight in enumerate(weights))
 
@@ -177,7 +177,7 @@ def test_windows_differ_between_epochs_and_copies_of_a_pair_are_in_different_win
     with small_windows():
         windows = window_count(split)
         epochs = [
-            [shown(plan_window(split, 40, 1, DataPosition(epoch, 0, window))) for window in range(windows)]
+            [shown(plan_window(split, 40, 1, DataPosition(epoch, window))) for window in range(windows)]
             for epoch in range(2)
         ]
     assert windows == 50
@@ -242,7 +242,7 @@ def test_next_window_is_planned_while_the_current_one_is_read(monkeypatch: pytes
         while stream.position.epoch < 1:
             stream.next()
         _wait_for_planner()
-    order = [DataPosition(0, 0, window) for window in range(3)] + [DataPosition(1)]
+    order = [DataPosition(0, window) for window in range(3)] + [DataPosition(1)]
     assert planned == [(position, position == order[0]) for position in order]
 
 

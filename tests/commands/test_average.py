@@ -69,11 +69,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = TrainSettings(keep_best=2)
     recipe = Recipe(languages=Languages(source="en", target="it"), data=data, run=path, train=train)
     directory.open(recipe)
-    best = [(0.9, 1.0, 2), (0.8, 1.0, 1), (0.7, 1.0, 5)]
+    best = [(0.9, 1.0, 2), (0.8, 1.0, 1), (0.7, 1.0, 5), (0.6, 1.0, 3)]
     for step in range(1, 6):
         loaded = model(step)
         progress = Progress(step=step, best=best)
-        directory.save(loaded, Updater(loaded.model, recipe, CPU), progress, 9)
+        directory.save(loaded, Updater(loaded.model, recipe, CPU), progress, 3)
+        if step == 3:  # with a file of the user, the folder of a removed checkpoint stays
+            (directory.checkpoint(step) / "notes.txt").touch()
     return path
 
 

@@ -180,8 +180,12 @@ def test_faulty_test_text_is_refused_before_training(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_folder_of_tensorboard_has_each_run_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_another_disk", [False, True])
+def test_the_folder_of_tensorboard_has_each_run_once(tmp_path: Path, on_another_disk: bool) -> None:
     """`runs/latest` leads to the same log, which TensorBoard shows as another run in `runs`."""
+    if on_another_disk:
+        (tmp_path / "disk" / "text" / "runs").mkdir(parents=True)
+        (tmp_path / "runs").symlink_to("disk/text/runs")
     for name in ("one", "two", "one"):
         (tmp_path / name / "tensorboard").mkdir(parents=True, exist_ok=True)
         (tmp_path / name / "tensorboard" / "events.out.tfevents.1").touch()

@@ -71,7 +71,7 @@ def test_saved_state_is_resumed_exactly(run: RunDirectory) -> None:
     loaded, updater = trained(3)
     interval = IntervalSums(loss=1 / 3, nll=0.1, gradient_norm=2.5, steps=2, target_tokens=9, seconds=0.7)
     best = [(20.1, 0.1 + 0.2, 2), (1 / 7, 3.0, 3)]
-    progress = Progress(4, 1, 7, 1234, 5.25, 2, 1, best, interval, "x", skipped=1, skipped_in_a_row=1)
+    progress = Progress(4, 1, 3, 7, "x", 1234, 5.25, interval, skipped=1, best=best, validated_at=2)
     run.save(loaded, updater, progress, keep_best=3)
     _, other = trained(0, seed=2)
     assert resume(run, other) == progress
@@ -148,6 +148,10 @@ def test_copy_without_links_is_a_run(run: RunDirectory, tmp_path: Path) -> None:
     assert not (copy.path / "last").is_symlink()
     assert resume(copy, trained(0)[1]).step == 2
     assert (copy.path / "last").readlink() == (copy.path / "best").readlink() == Path("checkpoints/step-00000002")
+    restarted = RunDirectory(shutil.copytree(run.path, tmp_path / "restarted", symlinks=False))
+    restarted.open(tiny_recipe(restarted.path), restart=True)
+    assert not restarted.saved()
+    assert not any((restarted.path / name).exists() for name in ("best", "last"))
 
 
 @pytest.mark.parametrize(
