@@ -218,6 +218,7 @@ def test_error_names_line_and_key_of_each_mistake(path: Path) -> None:
             "train: {schedule: noam}",
             "train.schedule: found the text 'noam', expected a section, that is, keys with values",
         ),
+        ("train: {stop: {steps: true}}", "train.stop.steps: found true, expected a whole number"),
         ("train: {batch_tokens: null}", "train.batch_tokens: found nothing, expected a whole number, or 'auto'"),
         ("train: {clip_norm: .nan}", "train.clip_norm: found nan, expected a finite number"),
         ("warmup: 3", "warmup: unknown key; did you mean train.schedule.warmup?"),

@@ -62,6 +62,7 @@ def test_findings_have_line_numbers_and_are_counted() -> None:
         ("Windows 10", "Windows 10", "Windows 10", None),
         ("Hello.", "Hello.", "Ciao.", "copy equals the source"),
         ("18.", "18.", "Punto 18.", None),
+        ("tea time", "tea time", None, None),
     ],
 )
 def test_faults_are_found_beside_source_and_reference(

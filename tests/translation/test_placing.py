@@ -67,6 +67,7 @@ def test_edges_join_to_the_line(line: Line) -> None:
         ("the <b>red</b> house", "la casa rossa", [(0, 0), (1, 2), (2, 1)], "la casa <b>rossa</b>"),
         ("the <b>red</b>, old house", "la vecchia casa, rossa", [(0, 0), (2, 1), (3, 2), (1, 3)],
          "la vecchia casa, <b>rossa</b>"),
+        ('the "<b>cat</b>" and "<i>dog"</i>', 'il "gatto" e "cane"', DIAGONAL, 'il "<b>gatto</b>" e "<i>cane"</i>'),
         ("<b>Note:</b> it rains.", "Nota: piove.", [(0, 0), (2, 1)], "<b>Nota:</b> piove."),
         ("a <b><i>b</i> c</b> d", "d c b a", [(3, 0), (2, 1), (1, 2), (0, 3)], "d <b>c <i>b</i></b> a"),
         ("a <b>b</b> <i>c</i>", "c b a", [(2, 0), (1, 1), (0, 2)], "<i>c</i> <b>b</b> a"),
@@ -341,6 +342,7 @@ def test_halves_of_a_text_without_spaces_have_a_space_between_translations(befor
         ("zh", "cat {0}:{1}, {2}", "猫 {0}:{1}，{2}"),
         ("en", "猫{0}。猫{1} ？", "cat {0}. cat {1}?"),
         ("en", "（{0}）猫", "({0}) cat"),
+        ("zh", "（{0}）猫", "（{0}）猫"),
         ("en", "猫{0}，猫{1}：3：30，猫{2}、{3}；“猫”", "cat {0}, cat {1}: 3:30, cat {2}, {3}; “cat”"),
     ],
 )

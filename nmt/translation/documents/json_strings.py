@@ -156,8 +156,7 @@ def _values(text: str) -> Iterator[_Value]:
             path.pop()
         elif token[0] == ",":
             path[-1] = path[-1] + 1 if isinstance(path[-1], int) else ""
-        if token[0] in "{[,:":
-            expects_key = token[0] in "{," and bool(path) and isinstance(path[-1], str)
+        expects_key = token[0] in "{," and bool(path) and isinstance(path[-1], str)
 
 
 def _quoted(text: Line | str) -> str:

@@ -57,6 +57,7 @@ LANGUAGES = LanguagePair("en", "it")
         (f'"{ENGLISH}"', f'"Sì" e "{ITALIAN}"', "it", r"the source \(en\) is in quotes in 100\.0% of the lines: "),
         (ENGLISH, " ".join(CHINESE), "zh", ""),  # the spaces are removed
         (ENGLISH, TRADITIONAL, "zh", r"the target \(zh\) is Traditional Chinese in 100\.0% of the lines: "),
+        (ENGLISH, "他们说李對明在这里。", "zh", ""),
         (ENGLISH, CHINESE, "zh-Hant", r"the target \(zh-Hant\) is Simplified Chinese in 100\.0% of the lines: "),
     ],
 )

@@ -190,6 +190,7 @@ def test_text_in_an_encoding_of_the_file_is_written_in_it(format_: str) -> None:
 
 def test_elements_in_a_third_language_stay_and_text_areas_have_attributes() -> None:
     page = '<html lang="en"><p lang="fr">Non</p><p lang="en-GB">Yes</p><textarea placeholder="Your name">no</textarea>'
+    page += '<textarea translate="no" placeholder="Stays">no</textarea>'
     document = read("html", page)
     assert texts(document) == ["Yes", "Your name"]
     assert translated(document).decode() == page.replace("Yes", "YES").replace("Your name", "YOUR NAME")

@@ -32,7 +32,7 @@ def recognized(name: str | None, content: str | bytes) -> Format:
         ('<?xml version="1.0"?><resources>\n<string name="a">Hi</string>', "android"),
         ('<!-- by <a@b.example> --><!DOCTYPE resources [ <!ENTITY a "b"> ]>\n<resources>\n<string', "android"),
         ("id\ttext\n1\tHi there, you\n2\tHo\n", "tsv"), ('id,text\n1,"Hi, you"\n2,Ho\n', "csv"),
-        ("a;b\n1;x\n2;y\n", "csv"),
+        ("a;b\n1;x\n2;y\n", "csv"), ("name\tcount\na\t123\nb\t 4\n", "tsv"),
         ("{0} files\n", "text"), ("{name} is here\n{name}\n", "text"), ("[b]Hi[/b]\n", "text"),
         ("<b>Hi</b> you\n", "text"), ("# a # b\n" * 99, "text"), ("<!-- x -->\n" * 99, "text"),
         ("<b><i>Hi</i></b>\n<b>Ho</b>\n", "text"), ("# Title\n\nHi\n", "text"), ("1\nHi\n", "text"), ("", "text"),
