@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -317,16 +318,16 @@ def change(file: Path, key: str, value: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), key: value}), encoding="utf-8")
 
 
-def poison(file: Path, name: str) -> None:
-    weights = load_file(file)
-    weights[name][-1, -1] = torch.nan
-    save_file(weights, file)
+def alter(directory: Path, name: str, new: Callable[[Tensor], Tensor]) -> None:
+    weights = load_file(file := directory / "model.safetensors")
+    save_file({**weights, name: new(weights[name])}, file)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda d: (d / "source.spm").write_bytes(b"\x0a\xff"), "SentencePiece"),
+        (lambda d: (d / "source.spm").write_bytes(b"\x0b"), "SentencePiece"),
         (lambda d: (d / "target.spm").unlink(), "target.spm"),
         (lambda d: change(d / "vocab.json", "▁", 10**9), "each once"),
         (lambda d: change(d / "config.json", "model_type", "bart"), "model_type: found bart, expected marian"),
@@ -344,7 +345,9 @@ def poison(file: Path, name: str) -> None:
         (lambda d: change(d / "config.json", "decoder_start_token_id", 10**6), "model: index 1000000 is out of bounds"),
         (lambda d: (d / "config.json").write_text("[" * 10_000), "config.json: its brackets are nested"),
         (lambda d: (d / "config.json").unlink(), "config.json"),
-        (lambda d: poison(d / "model.safetensors", "model.shared.weight"), "model.shared.weight: .* not finite"),
+        (lambda d: alter(d, "model.shared.weight", lambda weight: weight / 0), "model.shared.weight: .* not finite"),
+        (lambda d: alter(d, "model.encoder.layers.0.fc1.bias", lambda bias: bias[:1].clone()),
+         r"encoder.layers.0.fc1.bias: found the shape \(1,\), expected \("),
         (lambda d: (d / "model.bin").touch(), "a model of CTranslate2, .* import the model that it was exported from"),
         (lambda d: (d / "model.safetensors").rename(d / "pytorch_model.bin"), "not a Marian model"),
         (lambda d: ((d / "source.spm").unlink(), (d / "source.spm").symlink_to("/dev/zero")), "regular file"),

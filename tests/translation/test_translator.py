@@ -26,11 +26,11 @@ from nmt.errors import ConfigError, DataError
 from nmt.kernels.cpu import CpuKernels
 from nmt.model.stored import LoadedModel
 from nmt.model.transformer import Transformer
-from nmt.text.items import read
+from nmt.text.items import Line, read
 from nmt.text.normalize import normalize
 from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation import translator as translator_module
-from nmt.translation.result import Alternative, Translation
+from nmt.translation.result import Alternative, Translation, begun_unit, behind_prefix
 from nmt.translation.translator import Translator
 from tests.builders import (
     SENTENCES,
@@ -345,6 +345,18 @@ class TestPrefixes:
         assert begun.text.startswith(prefix)
         assert [begun.text.count(item) for item in ("{0}", "{1}", "<b>", "</b>")] == [1, 1, 1, 1]
         assert not re.search(r"\w\{|\}\w", begun.text.removeprefix(prefix))
+
+    @pytest.mark.parametrize(
+        ("line", "prefix", "rest", "expected"),
+        [
+            ("{0} cats", "{0}", "gatti", "{0} gatti"), ("{0}s are", "{0}", "gatti", "{0}gatti"),
+            ("{0} cats", "{0}", ", no", "{0}, no"), ("<b>cats</b>", "<b>", "gatti", "<b>gatti"),
+        ],
+    )  # fmt: skip
+    def test_space_behind_the_item_of_a_prefix_is_that_of_the_line(
+        self, line: str, prefix: str, rest: str, expected: str
+    ) -> None:
+        assert str(behind_prefix(begun_unit(read(line), read(prefix)), Line(rest))) == expected
 
     def test_text_equals_decoded_tokens_with_the_prefix(self, translator: Translator) -> None:
         options = translator.options(overrides=[*SHORT_OUTPUT, "decode.protect=false", "decode.typography=false"])
