@@ -77,13 +77,16 @@ def new_directory(directory: Path) -> Iterator[Path]:
     All files get the permissions of the umask. Nothing is left after an exception. Raises ConfigError unless the folder
     is absent or empty, DataError for an error of the file system.
     """
-    if directory.is_dir():
-        content = next((f"it holds {path.name}" for path in directory.iterdir()), None)
-    else:
-        content = "found a file" if directory.exists() else None
-    if content is not None:
+    reason = ""
+    if real_path(directory) == real_path(Path()):
+        reason = "it is the current folder, which the new one would replace"
+    elif directory.is_dir():
+        reason = next((f"it holds {path.name}" for path in directory.iterdir()), "")
+    elif directory.exists():
+        reason = "found a file"
+    if reason:
         raise ConfigError(
-            f"{directory}: expected a new or an empty folder, but {content}; name another one, or remove it"
+            f"{directory}: expected a new or an empty folder, but {reason}; name another one, or remove it"
         )
     place = real_path(directory)  # the folder to rename must be on the disk to which a symbolic link leads
     with disk_errors(directory):
