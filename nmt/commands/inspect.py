@@ -15,7 +15,6 @@ from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.run_records import RunRecords, score_name
 from nmt.system.console import counted, printable
-from nmt.text.manifest import Manifest
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
@@ -58,11 +57,11 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
     record: dict[str, Any] = {}
     if RUN.read(path):
         directory = path / "last"
-        with suppress(NMTError):  # a run may be incomplete, and its text may be gone
+        with suppress(NMTError):  # a run may be incomplete, and its text may be gone or prepared anew
             run = RunRecords(path)
             scores = {score_name(score): score["value"] for score in run.test_scores}
             record |= {"validation": run.best, "test": scores}
-            record["pairs"] = Manifest.read(run.prepared).train.kept
+            record["pairs"] = run.manifest().train.kept
     if not (directory / PROGRESS_FILE).exists():
         return None
     progress = read_progress(directory)

@@ -26,7 +26,7 @@ Values = npt.NDArray[Any]
 def corpus_html(run: RunRecords) -> Markup:
     """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
     try:
-        corpus, audit = PreparedCorpus.open(run.prepared), Audit.read(run.prepared)
+        corpus, audit = run.corpus(), Audit.read(run.prepared)
     except (NMTError, OSError) as error:
         return warning(f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}.")
     drawings = length_drawings(corpus)

@@ -19,7 +19,6 @@ from nmt.report.run_records import RunRecords
 from nmt.system.console import counted
 from nmt.text.corpus import read_pairs
 from nmt.text.languages import TargetLanguage, target_language
-from nmt.text.prepared import PreparedCorpus
 from nmt.text.readers.opening import read_lines
 
 # The texts of a run, by their key in the recipe: title, when translations are recorded, and what makes them.
@@ -103,7 +102,7 @@ def systems_of_run(run: RunRecords, name: str) -> tuple[list[System], list[str]]
             if not file.exists():
                 raise DataError(f"{file} does not exist yet; nmt train writes it {when}")
             if part == "valid":
-                texts = PreparedCorpus.open(run.prepared).valid_texts
+                texts = run.corpus().valid_texts
             else:
                 pairs_of = [list(read_pairs(*corpus)) for corpus in zip(corpora, languages, strict=True)]
                 texts = [([pair.source for pair in pairs], [pair.target for pair in pairs]) for pairs in pairs_of]
