@@ -27,6 +27,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 from rich.cells import cell_len, set_cell_size
 
+from nmt.system.console import printable
+
 # The colour of text and axes; a page replaces it by the colour of its text, which depends on the theme.
 INK = "#1b1f24"
 # The palette of Okabe & Ito (2008), which people with any colour vision can distinguish.
@@ -157,7 +159,8 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
     figure = drawing.figure
     columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
-    lines = [drawing.title, fill(drawing.subject, int(columns * figure.get_figwidth()))]
+    subject = printable(drawing.subject)  # XML has no control characters
+    lines = [drawing.title, fill(subject, int(columns * figure.get_figwidth()))]
     heading = figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
     box = Bbox.union([figure.bbox, heading.get_window_extent()]).transformed(figure.dpi_scale_trans.inverted())
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}

@@ -143,7 +143,8 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
 
     Raises ModelError if there is no model, ConfigError for a sentence that is empty or too long.
     """
-    translator = Translator.load(resolve_model(model), device="cpu")  # figures are computed on the CPU
+    # in fp32 as its attention and its probabilities, so that the framed token of a step is the most probable one
+    translator = Translator.load(resolve_model(model), device="cpu", precision="fp32")
     to = to or translator.languages.target[0]
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)
