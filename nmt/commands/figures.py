@@ -99,7 +99,7 @@ def drawings_of(
     if run is None:
         left_out.append("training: no run; add --model RUN")
     else:
-        drawings += training_drawings(run)[:2]
+        drawings += training_drawings(run)
         drawings += [] if compare is None else comparison_drawings([run, RunRecords(compare)])
     names = {drawing.name for drawing in drawings}
     left_out += [f"{name}: {need}" for of_any, name, need in _OF_SHORT_TEXTS if of_any in names and name not in names]
