@@ -18,27 +18,27 @@ from nmt.system.console import counted, printable
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
-# Tokens on each side of a line for which the memory is stated.
-_TYPICAL_LENGTH = 30
+_TYPICAL_LENGTH = 30  # tokens on each side of a line for which the memory is stated
 
 
 def inspect(path: Path) -> dict[str, Any]:
     """Return the description of a model directory or a run. Raises ModelError if there is no model."""
     directory = resolve_model(path)
     loaded = load_model(directory, torch.device("cpu"))
-    settings, tokenizers, beam = loaded.model.settings, loaded.tokenizers, loaded.decode.beam
-    parts, maximum, vocabulary = parameters_by_part(loaded.model), loaded.decode.max_length, len(tokenizers.target)
-    sizes = {"source_pieces": len(tokenizers.source), "target_pieces": vocabulary}
-    line_bytes = bytes_to_decode(settings, vocabulary, _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
-    weight_bytes = 4 * sum(parts.values())
+    settings, beam, max_length = loaded.model.settings, loaded.decode.beam, loaded.decode.max_length
+    tokenizers = loaded.tokenizers
+    source_pieces, target_pieces = len(tokenizers.source), len(tokenizers.target)
+    parts = parameters_by_part(loaded.model)
+    total = sum(parts.values())
+    line_bytes = bytes_to_decode(settings, target_pieces, _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
     return {
         "model": str(directory),
         "languages": loaded.languages.model_dump(),
         "sizes": settings.model_dump(mode="json"),
-        "parameters": {**parts, "total": sum(parts.values())},
-        "tokenizer": {"shared": tokenizers.shared, **sizes},
-        "limits": {"longest_source": loaded.longest_source, "max_length": maximum and maximum.model_dump()},
-        "decoding": {"beam": beam, "weight_bytes": weight_bytes, "tokens": _TYPICAL_LENGTH, "line_bytes": line_bytes},
+        "parameters": {**parts, "total": total},
+        "tokenizer": {"shared": tokenizers.shared, "source_pieces": source_pieces, "target_pieces": target_pieces},
+        "limits": {"longest_source": loaded.longest_source, "max_length": max_length and max_length.model_dump()},
+        "decoding": {"beam": beam, "weight_bytes": 4 * total, "tokens": _TYPICAL_LENGTH, "line_bytes": line_bytes},
         "training": _training(path, directory),
     }
 

@@ -15,8 +15,7 @@ from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.rules import RULES
 
-# Sentence pairs whose lengths are drawn; a larger corpus is sampled, always in the same way.
-PAIRS_MEASURED = 200_000
+PAIRS_MEASURED = 200_000  # whose lengths are drawn; a larger corpus is sampled, always in the same way
 _INTERVALS = 40
 RATIOS = 2 ** (np.arange(-10.5, 11) / 5)  # the edges of intervals with the ratio 1 in the middle of one
 

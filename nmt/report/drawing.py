@@ -39,6 +39,7 @@ WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
 # Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
 MARGINS = (0.55, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
+LEGEND_LINE = 0.17  # inches
 _LONGEST_NAME = 45  # characters in a legend
 _COLUMNS = 12  # letters of a title in an inch
 _BOX_COLUMNS = 10  # letters of a piece in a box
@@ -53,17 +54,13 @@ Matrix = npt.NDArray[np.float32]
 class Drawing:
     """A figure, and what it shows in words."""
 
-    # The name of its files, without extension.
-    name: str
+    name: str  # of its files, without extension
     title: str
-    # What to see in it.
-    caption: str
+    caption: str  # what to see in it
     figure: Figure
-    # The function or class whose results are drawn.
-    code: str = ""
+    code: str = ""  # the function or class whose results are drawn
     part: Literal["attention", "positions", "training", "search"] = "training"  # in a page in this order
-    # The model and the sentence, or the runs, that it shows; empty if it shows none.
-    subject: str = ""
+    subject: str = ""  # the model and the sentence, or the runs, that it shows; empty if it shows none
 
 
 @cache
@@ -97,9 +94,6 @@ def in_legend(name: str) -> str:
     """Return the end of a name for a legend; matplotlib leaves out names that begin with an underscore."""
     name = name if len(name) <= _LONGEST_NAME else f"…{name[-_LONGEST_NAME:]}"
     return f" {name}" if name.startswith("_") else name
-
-
-LEGEND_LINE = 0.17  # inches
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:

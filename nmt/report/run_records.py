@@ -29,8 +29,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "skipped": {"step": int},
 }
 _TEST_SCORE = {"name": str, "value": int | float, "signature": str}
-# Settings that name a place, and decide no result.
-_PLACES = ("run", "prepared")
+_PLACES = ("run", "prepared")  # settings that decide no result
 _NOTHING: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
 
 
