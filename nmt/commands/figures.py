@@ -60,10 +60,8 @@ def _page(drawings: list[Drawing]) -> str:
     """Return the page of figures in the order of the parts, with their numbers."""
     ordered = sorted(drawings, key=lambda drawing: _PARTS.index(drawing.part))
     plates = [replace(plate, title=f"Plate {number}. {plate.title}") for number, plate in enumerate(ordered, start=1)]
-    sections = {
-        part.capitalize(): render("figures.html", drawings=list(plates_of_part))
-        for part, plates_of_part in groupby(plates, key=lambda plate: plate.part)
-    }
+    parts = groupby(plates, key=lambda plate: plate.part)
+    sections = {part.capitalize(): render("figures.html", drawings=list(in_part)) for part, in_part in parts}
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")
     return render_page("The Transformer in figures", sections, intro=render("subject.html", subject=subject))
 

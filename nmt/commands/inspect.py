@@ -25,8 +25,8 @@ def inspect(path: Path) -> dict[str, Any]:
     """Return the description of a model directory or a run. Raises ModelError if there is no model."""
     directory = resolve_model(path)
     loaded = load_model(directory, torch.device("cpu"))
-    settings, beam, max_length = loaded.model.settings, loaded.decode.beam, loaded.decode.max_length
-    tokenizers = loaded.tokenizers
+    settings, tokenizers = loaded.model.settings, loaded.tokenizers
+    beam, max_length = loaded.decode.beam, loaded.decode.max_length
     source_pieces, target_pieces = len(tokenizers.source), len(tokenizers.target)
     parts = parameters_by_part(loaded.model)
     total = sum(parts.values())

@@ -20,10 +20,7 @@ _OPTIONAL = ("minutes", "tokens", "steps", "pairs", "parameters")
 
 
 def runs(folders: Sequence[Path], order: str) -> list[Row]:
-    """Return a row for each run in the folders, each once, in an order of `in_order`. Raises ModelError for none.
-
-    A run has its path as name where its name is that of another one.
-    """
+    """Return a row for each run in the folders, in an order of `in_order`; equal names are paths. Raises ModelError."""
     places: dict[Path, tuple[str, Path]] = {}
     for folder in folders:
         for name, path in find_runs(folder).items():

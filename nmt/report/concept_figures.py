@@ -273,16 +273,16 @@ def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     # as many sentences as were chosen, if there is such a group, and the longest ones
     like_chosen = min(groups, key=lambda group: (abs(len(group) - MASKED_SENTENCES), -longest_target(group)))
     random, group = (assemble([corpus.train.gather(pairs)]) for pairs in (chosen, like_chosen))
+    source_pieces, target_pieces = corpus.tokenizers.source.pieces, corpus.tokenizers.target.pieces
     figure = new_figure(7.2, WIDE)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
     _padding_mask(panels["random"], "random sentences", random.source)
     _padding_mask(panels["group"], "a length group", group.source)
-    pieces = corpus.tokenizers.source.pieces
     for row, column, token in zip(random.source.sentences, random.source.positions, random.source.ids, strict=True):
         style: Any = {"ha": "center", "va": "center", "color": "white", "fontsize": 6.5}
-        panels["random"].text(column, row, shortened_piece(pieces[token]), **style)
+        panels["random"].text(column, row, shortened_piece(source_pieces[token]), **style)
     targets = np.split(random.target.ids.numpy(), random.target.offsets[1:-1])
-    tokens = [corpus.tokenizers.target.pieces[token] for token in max(targets, key=len)]
+    tokens = [target_pieces[token] for token in max(targets, key=len)]
     heat_map(panels["causal"], visible_target(len(tokens)), tokens, tokens).set_cmap(_VISIBLE)
     panels["causal"].set(title="Causal mask", xlabel="key: target token", ylabel="query: target token")
     handles = [Patch(color=_VISIBLE(1), label="attended to"), Patch(color=_VISIBLE(0), label="masked")]

@@ -28,8 +28,9 @@ def corpus_html(run: RunRecords) -> Markup:
         corpus, audit = run.corpus(), Audit.read(run.prepared)
     except (NMTError, OSError) as error:
         return warning(f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}.")
+    rules = {rule: meaning for rule, meaning in RULES.items() if any(text.removed[rule] for text in audit.corpora)}
     drawings = length_drawings(corpus)
-    return render("data.html", manifest=corpus.manifest, audit=audit, drawings=drawings, RULES=RULES)
+    return render("data.html", manifest=corpus.manifest, audit=audit, drawings=drawings, rules=rules)
 
 
 def length_drawings(corpus: PreparedCorpus) -> list[Drawing]:

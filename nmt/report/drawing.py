@@ -153,8 +153,7 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
     figure = drawing.figure
     columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
-    subject = printable(drawing.subject)  # XML has no control characters
-    lines = [drawing.title, fill(subject, int(columns * figure.get_figwidth()))]
+    lines = [drawing.title, fill(printable(drawing.subject), int(columns * figure.get_figwidth()))]
     heading = figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
     box = Bbox.union([figure.bbox, heading.get_window_extent()]).transformed(figure.dpi_scale_trans.inverted())
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}

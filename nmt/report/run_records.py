@@ -249,8 +249,8 @@ def differing_settings(rows: Sequence[Row]) -> dict[str, list[Any]]:
         return {json.dumps(settings.get(key)) for settings in has_key}
 
     differing = [key for key in keys if len(values(key)) > 1]
-    differing.sort(key=lambda key: key.startswith("data."))  # the texts have many keys
-    return {key: [row["settings"].get(key) for row in rows] for key in differing}
+    texts_last = sorted(differing, key=lambda key: key.startswith("data."))  # they have many keys
+    return {key: [row["settings"].get(key) for row in rows] for key in texts_last}
 
 
 def setting_text(value: object, is_short: bool = True) -> str:

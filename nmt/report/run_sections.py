@@ -48,8 +48,7 @@ _COSTS = {
 
 def curves_html(run: RunRecords) -> Markup:
     """Return the section of a run: remarks and curves."""
-    drawings = [*training_drawings(run), *update_drawings(run)]
-    return render("training.html", remarks=list(remarks(run)), drawings=drawings)
+    return render("training.html", remarks=list(remarks(run)), drawings=training_drawings(run) + update_drawings(run))
 
 
 def training_drawings(run: RunRecords) -> list[Drawing]:

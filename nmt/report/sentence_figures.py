@@ -142,9 +142,8 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
-        raise ConfigError(
-            f"{shortened(text, 50)!r}: found {len(ids)} tokens; figures are drawn of sentences of 1 to {_LONGEST}"
-        )
+        problem = f"{shortened(text, 50)!r}: found {len(ids)} tokens"
+        raise ConfigError(f"{problem}; figures are drawn of sentences of 1 to {_LONGEST}")
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # an exact search, so that the tree also shows hypotheses that a fast search drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
@@ -207,10 +206,9 @@ def attention_drawings(attention: Attention, with_layers: bool = True) -> list[D
     sheets, layers = list[Drawing](), list[Drawing]()
     for kind, (title, *_, caption) in _KINDS.items():
         weights: Tensor = getattr(attention, kind)
-        sheet = Drawing(f"attention-{kind}-sheet", f"{title}, all layers and heads",
-                        f"All heads of all layers, a row of them for each layer. {caption}",
-                        _sheet(weights, kind, tokens[kind]), _WEIGHTS, "attention")  # fmt: skip
-        sheets.append(sheet)
+        sheets.append(Drawing(f"attention-{kind}-sheet", f"{title}, all layers and heads",
+                              f"All heads of all layers, a row of them for each layer. {caption}",
+                              _sheet(weights, kind, tokens[kind]), _WEIGHTS, "attention"))  # fmt: skip
         for layer, heads in enumerate(weights if with_layers else (), start=1):
             name, figure = f"attention-{kind}-layer-{layer}", _heads_of_layer(heads, kind, tokens[kind])
             layers.append(Drawing(name, f"{title}, layer {layer}", caption, figure, _WEIGHTS, "attention"))

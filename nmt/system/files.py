@@ -29,8 +29,7 @@ from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 LOCK_FILE = "lock"
 _LARGEST_JSON = 2**20  # bytes of a file
 _COPY = "copy the directory again, or use another checkpoint of its run"
-# Errors for a file that is missing, or that is no regular file.
-_DAMAGE = (errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
+_DAMAGE = (errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)  # missing, or no regular file
 
 
 def real_path(path: Path) -> Path:
