@@ -1,9 +1,9 @@
 """Print the validation curve and the test scores of runs as Markdown: python benchmarks/curve.py runs/NAME…"""
 
 import json
-import math
 import sys
 from pathlib import Path
+from statistics import fmean, median
 
 COLUMNS = ("time", "step", "target tokens", "valid loss", "valid BLEU", "valid chrF", "train loss", "tokens/s")
 
@@ -17,8 +17,8 @@ def curve(run: Path) -> list[tuple[str, ...]]:
         if record["type"] == "train":
             intervals.append(record)
         elif record["type"] == "validation":
-            loss = sum(math.log(interval["perplexity"]) for interval in intervals) / len(intervals)
-            speed = sorted(interval["target_tokens_per_second"] for interval in intervals)[len(intervals) // 2]
+            losses = [interval["loss"] for interval in intervals]
+            speeds = [interval["target_tokens_per_second"] for interval in intervals]
             rows.append(
                 (
                     f"{record['seconds'] / 60:.1f} min",
@@ -27,8 +27,8 @@ def curve(run: Path) -> list[tuple[str, ...]]:
                     f"{record['loss']:.3f}",
                     f"{record['bleu']:.2f}",
                     f"{record['chrf']:.2f}",
-                    f"{loss:.2f}",
-                    f"{speed:,.0f}",
+                    f"{fmean(losses):.2f}" if losses else "",  # none if it validates more often than it logs
+                    f"{median(speeds):,.0f}" if speeds else "",
                 )
             )
             intervals = []

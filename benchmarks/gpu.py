@@ -69,10 +69,10 @@ VARIANTS: list[dict[str, object]] = [
     {"positions": "rotary", "activation": "swiglu"},
     {"activation": "gelu", "heads": 2},
 ]
+# Relative difference of losses and gradient norms after three updates: rounding, amplified by Adam.
 LARGEST_DIFFERENCE = {"fp32": 1e-4, "bf16": 3e-2}
-"""Relative difference of losses and gradient norms after three updates: rounding, amplified by Adam."""
+# Dense bf16 products by NVIDIA's data sheets, by a part of the name of the device; the longer parts come first.
 NOMINAL_TERAFLOPS = {"B200": 2250, "H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "L40S": 362, "L4": 121}
-"""Dense bf16 products by NVIDIA's data sheets, by a part of the name of the device; the longer parts come first."""
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "data" / "demo" / "train.tsv"
 MILLION = 1_000_000

@@ -18,6 +18,7 @@ a wrong type or an impossible value is an error with the file, the line and the 
 
 This page is generated from the classes in `nmt/config/`: run `make schema` after changing them.
 """
+_LARGEST = 2**31  # a bound that needs no mention
 _TYPES = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "null": "null"}
 
 
@@ -49,11 +50,10 @@ def _table(title: str, section: dict[str, Any]) -> Iterator[str]:
     for name, entry in section["properties"].items():
         if "$ref" in entry:
             continue  # a section, which has a table of its own
-        default, is_section = entry.get("default"), bool(_references(entry))
-        shown = f"`{_yaml(default)}`"
-        shown = "required" if name in section.get("required", ()) else shown
+        default = entry.get("default")
+        shown = "required" if name in section.get("required", ()) else f"`{_yaml(default)}`"
         meaning = " ".join(entry["description"].split())
-        values = entry.get("examples", () if is_section else [default])
+        values = entry.get("examples", () if _references(entry) else [default])
         example = ", ".join(f"`{name}: {_yaml(value)}`" for value in values)
         yield f"| `{name}` | {_type(entry)} | {shown} | {meaning} | {example} |"
     yield ""
@@ -78,12 +78,12 @@ def _type(entry: dict[str, Any]) -> str:
     if entry.get("format") == "path":
         return "path"
     words = _TYPES[entry["type"]]
-    low, above = entry.get("minimum"), entry.get("exclusiveMinimum")
-    words += f", {low:g} or more" if low is not None else f", more than {above:g}" if above is not None else ""
-    high, below = entry.get("maximum"), entry.get("exclusiveMaximum")
-    words += (
-        f", at most {high:,}" if high is not None else f", less than {below:g}" if below not in (None, 2**31) else ""
-    )
+    for key, bound in (
+        ("minimum", ", {:g} or more"), ("exclusiveMinimum", ", more than {:g}"),
+        ("maximum", ", at most {:,}"), ("exclusiveMaximum", ", less than {:g}"),
+    ):  # fmt: skip
+        if entry.get(key) not in (None, _LARGEST):
+            words += bound.format(entry[key])
     return words
 
 

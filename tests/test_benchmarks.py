@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
         data={"train": [{"file": "train.tsv"}], "valid": {"file": "valid.tsv"}, "test": {"file": "test.tsv"}},
         tokenizer={"vocab_size": 350},
         model=SHAPE,
-        train={"batch_tokens": 256, "stop": {"steps": 4}, "validate_every": 2, "log_every": 1},
+        train={"batch_tokens": 256, "stop": {"steps": 4}, "validate_every": 2, "log_every": 3},
     )
     subprocess.run([warm_python, "-m", "nmt", "train", "-c", "recipe.yaml", "--quiet"], cwd=folder, check=True)
     return folder

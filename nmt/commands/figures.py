@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from nmt.config import load_recipe
@@ -59,8 +60,8 @@ def _page(drawings: list[Drawing]) -> str:
     """Return the page of figures in the order of the parts, with their numbers."""
     ordered = sorted(drawings, key=lambda drawing: _PARTS.index(drawing.part))
     plates = [replace(plate, title=f"Plate {number}. {plate.title}") for number, plate in enumerate(ordered, start=1)]
-    parts = {part: [plate for plate in plates if plate.part == part] for part in _PARTS}
-    sections = {part.capitalize(): render("figures.html", drawings=plates) for part, plates in parts.items() if plates}
+    parts = groupby(plates, key=lambda plate: plate.part)
+    sections = {part.capitalize(): render("figures.html", drawings=list(in_part)) for part, in_part in parts}
     subject = next((drawing.subject for drawing in drawings if drawing.part == "search"), "")
     return render_page("The Transformer in figures", sections, intro=render("subject.html", subject=subject))
 
@@ -69,18 +70,16 @@ def drawings_of(
     recipe: Path | None, model: Path | None, compare: Path | None, text: str | None
 ) -> tuple[list[Drawing], list[str]]:
     """Return the figures for which the inputs suffice, and why others are left out. Raises NMTError for the inputs."""
-    left_out, sources, run, settings, prepared = list[str](), list[str](), None, None, None
     if model is not None:
         resolve_model(model)  # raises an error even if there is no sentence to draw
-        run = RunRecords(model) if (model / RUN.name).is_file() else None
+    run = RunRecords(model) if model is not None and (model / RUN.name).is_file() else None
     if compare is not None and run is None:
         raise ConfigError("--compare: it is a run whose curves are drawn over those of another; add --model RUN")
-    if run is not None:
-        settings, prepared = run.recipe, run.prepared
+    settings, prepared = (None, None) if run is None else (run.recipe, run.prepared)
     if recipe is not None:
         settings = load_recipe(recipe)
         prepared = settings.prepared_directory
-    drawings = formula_drawings(settings)
+    drawings, left_out, sources = formula_drawings(settings), list[str](), list[str]()
     try:
         if prepared is None:
             raise ConfigError("no recipe; add --recipe RECIPE")
@@ -99,8 +98,9 @@ def drawings_of(
     if run is None:
         left_out.append("training: no run; add --model RUN")
     else:
-        drawings += training_drawings(run)[:2]
-        drawings += [] if compare is None else comparison_drawings([run, RunRecords(compare)])
+        drawings += training_drawings(run)
+        if compare is not None:
+            drawings += comparison_drawings([run, RunRecords(compare)])
     names = {drawing.name for drawing in drawings}
     left_out += [f"{name}: {need}" for of_any, name, need in _OF_SHORT_TEXTS if of_any in names and name not in names]
     return drawings, left_out

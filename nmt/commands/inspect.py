@@ -15,31 +15,30 @@ from nmt.model.stored import resolve_model
 from nmt.model.transformer import Transformer
 from nmt.report.run_records import RunRecords, score_name
 from nmt.system.console import counted, printable
-from nmt.text.manifest import Manifest
 from nmt.training.display import format_seconds
 from nmt.training.progress import PROGRESS_FILE, RUN, read_progress
 
-# Tokens on each side of a line for which the memory is stated.
-_TYPICAL_LENGTH = 30
+_TYPICAL_LENGTH = 30  # tokens on each side of a line for which the memory is stated
 
 
 def inspect(path: Path) -> dict[str, Any]:
     """Return the description of a model directory or a run. Raises ModelError if there is no model."""
     directory = resolve_model(path)
     loaded = load_model(directory, torch.device("cpu"))
-    settings, tokenizers, beam = loaded.model.settings, loaded.tokenizers, loaded.decode.beam
-    parts, maximum, vocabulary = parameters_by_part(loaded.model), loaded.decode.max_length, len(tokenizers.target)
-    sizes = {"source_pieces": len(tokenizers.source), "target_pieces": vocabulary}
-    line_bytes = bytes_to_decode(settings, vocabulary, _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
-    weight_bytes = 4 * sum(parts.values())
+    settings, tokenizers = loaded.model.settings, loaded.tokenizers
+    beam, max_length = loaded.decode.beam, loaded.decode.max_length
+    source_pieces, target_pieces = len(tokenizers.source), len(tokenizers.target)
+    parts = parameters_by_part(loaded.model)
+    total = sum(parts.values())
+    line_bytes = bytes_to_decode(settings, target_pieces, _TYPICAL_LENGTH, _TYPICAL_LENGTH, beam)
     return {
         "model": str(directory),
         "languages": loaded.languages.model_dump(),
         "sizes": settings.model_dump(mode="json"),
-        "parameters": {**parts, "total": sum(parts.values())},
-        "tokenizer": {"shared": tokenizers.shared, **sizes},
-        "limits": {"longest_source": loaded.longest_source, "max_length": maximum and maximum.model_dump()},
-        "decoding": {"beam": beam, "weight_bytes": weight_bytes, "tokens": _TYPICAL_LENGTH, "line_bytes": line_bytes},
+        "parameters": {**parts, "total": total},
+        "tokenizer": {"shared": tokenizers.shared, "source_pieces": source_pieces, "target_pieces": target_pieces},
+        "limits": {"longest_source": loaded.longest_source, "max_length": max_length and max_length.model_dump()},
+        "decoding": {"beam": beam, "weight_bytes": 4 * total, "tokens": _TYPICAL_LENGTH, "line_bytes": line_bytes},
         "training": _training(path, directory),
     }
 
@@ -58,11 +57,11 @@ def _training(path: Path, directory: Path) -> dict[str, Any] | None:
     record: dict[str, Any] = {}
     if RUN.read(path):
         directory = path / "last"
-        with suppress(NMTError):  # a run may be incomplete, and its text may be gone
+        with suppress(NMTError):  # a run may be incomplete, and its text may be gone or prepared anew
             run = RunRecords(path)
             scores = {score_name(score): score["value"] for score in run.test_scores}
             record |= {"validation": run.best, "test": scores}
-            record["pairs"] = Manifest.read(run.prepared).train.kept
+            record["pairs"] = run.manifest().train.kept
     if not (directory / PROGRESS_FILE).exists():
         return None
     progress = read_progress(directory)

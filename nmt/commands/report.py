@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 from markupsafe import Markup
@@ -40,15 +41,16 @@ def check(request: ReportRequest) -> None:
     """Raise ConfigError for options that would have no effect, and for an output that must not be replaced."""
     paths, reference, source = request.systems, request.reference, request.source
     place = request.output.resolve()
+    inputs = [*paths, *filter(None, (reference, source))]
     is_in_run = any(place.is_relative_to(path.resolve()) for path in paths)
-    is_of_run = is_in_run and place.is_file() and not place.suffix.startswith(".htm")
-    check_output(request.output, [*paths, *[place] * is_of_run, *filter(None, (reference, source))])
-    distinct: dict[Path, Path] = {}
-    for path in paths:
-        if (first := distinct.setdefault(path.resolve(), path)) is not path:
+    if is_in_run and place.is_file() and not place.suffix.startswith(".htm"):
+        inputs.append(place)  # a file of the run, and no earlier page
+    check_output(request.output, inputs)
+    for first, path in combinations(paths, 2):
+        if first.resolve() == path.resolve():
             raise ConfigError(f"{path}: it is the same as {first}; name it once")
-        if reference is None and path.is_file():
-            raise ConfigError(f"{path}: it is a file, not a run; a report of translations needs --reference FILE")
+    if reference is None and (files := list(filter(Path.is_file, paths))):
+        raise ConfigError(f"{files[0]}: it is a file, not a run; a report of translations needs --reference FILE")
     if reference is None and source is not None:
         raise ConfigError("--source: it belongs to files of translations, and a run has its own; leave it out")
 
@@ -57,17 +59,16 @@ def _page_of_run(path: Path, console: Console) -> str:
     run = RunRecords(path)
     with console.status("scoring its translations"):
         systems, missing = systems_of_run(run, run.name)
-    with console.status("reading the run and its corpus"):
-        sections = {"Translations": translations.samples_html(systems[0])} if systems else {}
-        sections |= {
-            "Training": run_sections.curves_html(run),
-            "Quality": translations.quality_html(systems, missing),
-            "Data": corpus_html(run),
-        }
     for reason in missing:
         console.warn(reason)
+    sections = {"Translations": render("samples.html", system=systems[0])} if systems else {}
+    with console.status("reading the run and its corpus"):
+        sections["Training"] = run_sections.curves_html(run)
+        sections["Quality"] = translations.quality_html(systems, missing)
+        sections["Data"] = corpus_html(run)
     with console.status("drawing attention and search"):
-        sections |= {"Attention": _attention_html(run, systems), "Settings": run_sections.settings_html(run)}
+        sections["Attention"] = _attention_html(run, systems)
+    sections["Settings"] = run_sections.settings_html(run)
     return render_page(run.name, sections, run_sections.run_heading(run, systems), run_sections.run_lead(run))
 
 
@@ -108,8 +109,8 @@ def _page_of_files(request: ReportRequest, reference: Path) -> str:
     """Return the page of files, which are parallel to the reference. Raises DataError as `nmt score` does."""
     first, *more = request.systems
     text = read_text(first)
-    given = [path for path in (*more, reference, request.source) if path is not None]
-    lines = {file: read_parallel(file, first, text) for file in given} | {first: text}
+    lines = {file: read_parallel(file, first, text) for file in (*more, reference, request.source) if file is not None}
+    lines[first] = text
     languages = LanguagePair("", detect_language(lines[reference]).code)
     source = None if request.source is None else lines[request.source]
     common = Text(f"Against {reference.name}", languages, source, lines[reference])
@@ -117,6 +118,6 @@ def _page_of_files(request: ReportRequest, reference: Path) -> str:
     if more:
         sections = {"Comparison": translations.comparison_html(systems)}
     else:
-        sections = {"Translations": translations.samples_html(systems[0])}
+        sections = {"Translations": render("samples.html", system=systems[0])}
     sections["Quality"] = translations.quality_html(systems)
     return render_page(" and ".join(system.name for system in systems), sections)

@@ -1,6 +1,7 @@
 """`nmt runs`: a table of runs."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,14 +20,15 @@ _OPTIONAL = ("minutes", "tokens", "steps", "pairs", "parameters")
 
 
 def runs(folders: Sequence[Path], order: str) -> list[Row]:
-    """Return a row for each run in the folders, each once, in an order of `in_order`. Raises ModelError for none."""
-    rows: dict[Path, Row] = {}
+    """Return a row for each run in the folders, in an order of `in_order`; equal names are paths. Raises ModelError."""
+    places: dict[Path, tuple[str, Path]] = {}
     for folder in folders:
         for name, path in find_runs(folder).items():
-            rows.setdefault(path.resolve(), run_row(name, path))
-    if not rows:
+            places.setdefault(path.resolve(), (name, path))
+    if not places:
         raise ModelError(f"{', '.join(map(str, folders))}: no run in this folder; nmt train makes one, in runs/NAME")
-    return in_order(rows.values(), order)
+    names = Counter(name for name, _ in places.values())
+    return in_order([run_row(name if names[name] == 1 else str(path), path) for name, path in places.values()], order)
 
 
 def print_rows(rows: Sequence[Row]) -> None:

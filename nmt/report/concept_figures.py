@@ -130,8 +130,7 @@ def _vectors(dim: int) -> Matrix:
 
 _STEPS, _POINTS = 20_000, 1000  # of a curve of learning rates
 _PAPER_DIM, _PAPER = 512, Schedule(name="noam", factor=1.0, warmup=4000)
-# Model width, factor and warm-up.
-_NOAM = ((512, 1, 4000), (512, 1, 8000), (256, 1, 4000), (512, 2, 8000))
+_NOAM = ((512, 1, 4000), (512, 1, 8000), (256, 1, 4000), (512, 2, 8000))  # model width, factor and warm-up
 
 
 def schedules() -> Drawing:
@@ -187,8 +186,7 @@ def _plot_rates(axes: Axes, curves: Mapping[str, tuple[Schedule, int]], last: in
 _SMALL_VOCABULARY = ("<pad>", "<unk>", "<s>", "</s>", "▁il", "▁gatto", "▁dorme", "▁cane")
 _REFERENCE, _SMOOTHING = ("▁il", "▁gatto", "▁dorme", "</s>", "<pad>"), 0.4
 _VOCABULARY = 1000
-# A logit whose probability is 0 in single precision.
-_IMPOSSIBLE = -80.0
+_IMPOSSIBLE = -80.0  # a logit whose probability is 0 in single precision
 
 
 def smoothed_target() -> Drawing:
@@ -251,10 +249,8 @@ def token_losses(chances: Sequence[float], smoothing: float) -> list[float]:
     return losses
 
 
-# A batch small enough that its tokens can be read.
-MASKED_SENTENCES, MOST_OF_MASKS = 8, 14
-# The most padded target tokens of a batch.
-_BUDGETS = (1500, 6000)
+MASKED_SENTENCES, MOST_OF_MASKS = 8, 14  # sentences and tokens of a batch that can be read
+_BUDGETS = (1500, 6000)  # the most target tokens of a batch, with padding
 _VISIBLE = ListedColormap(["#b9bec4", "#2a6f9e"])
 
 
@@ -268,26 +264,25 @@ def corpus_drawings(corpus: PreparedCorpus) -> list[Drawing]:
 
 def masks(corpus: PreparedCorpus, short: Indices) -> Drawing:
     """Draw which tokens of random pairs and of a length group are padding, and what a target token attends to."""
+
+    def longest_target(pairs: Indices) -> int:
+        return int(corpus.train.lengths(pairs)[1].max())
+
     chosen = np.random.default_rng(_SEED).choice(short, MASKED_SENTENCES, replace=False)
-    # a group of the usual size, with targets as long as the longest of the others
-    longest = int(corpus.train.lengths(chosen)[1].max())
-    groups = plan_epoch(corpus.train, MASKED_SENTENCES * longest, _SEED, epoch=0)
-    like = min(
-        groups, key=lambda group: (abs(len(group) - MASKED_SENTENCES), -int(corpus.train.lengths(group)[1].max()))
-    )
-    random, group = (assemble([corpus.train.gather(pairs)]) for pairs in (chosen, like))
+    groups = plan_epoch(corpus.train, MASKED_SENTENCES * longest_target(chosen), _SEED, epoch=0)
+    # as many sentences as were chosen, if there is such a group, and the longest ones
+    like_chosen = min(groups, key=lambda group: (abs(len(group) - MASKED_SENTENCES), -longest_target(group)))
+    random, group = (assemble([corpus.train.gather(pairs)]) for pairs in (chosen, like_chosen))
+    source_pieces, target_pieces = corpus.tokenizers.source.pieces, corpus.tokenizers.target.pieces
     figure = new_figure(7.2, WIDE)
     panels = figure.subplot_mosaic([["random", "random"], ["group", "causal"]], width_ratios=(1.25, 1))
     _padding_mask(panels["random"], "random sentences", random.source)
     _padding_mask(panels["group"], "a length group", group.source)
-    pieces = corpus.tokenizers.source.pieces
-    places = zip(random.source.sentences, random.source.positions, random.source.ids, strict=True)
-    for row, column, token in places:
-        panels["random"].text(
-            column, row, shortened_piece(pieces[token]), ha="center", va="center", color="white", fontsize=6.5
-        )
-    longest_target = max(np.split(random.target.ids.numpy(), random.target.offsets[1:-1]), key=len)
-    tokens = [corpus.tokenizers.target.pieces[token] for token in longest_target]
+    for row, column, token in zip(random.source.sentences, random.source.positions, random.source.ids, strict=True):
+        style: Any = {"ha": "center", "va": "center", "color": "white", "fontsize": 6.5}
+        panels["random"].text(column, row, shortened_piece(source_pieces[token]), **style)
+    targets = np.split(random.target.ids.numpy(), random.target.offsets[1:-1])
+    tokens = [target_pieces[token] for token in max(targets, key=len)]
     heat_map(panels["causal"], visible_target(len(tokens)), tokens, tokens).set_cmap(_VISIBLE)
     panels["causal"].set(title="Causal mask", xlabel="key: target token", ylabel="query: target token")
     handles = [Patch(color=_VISIBLE(1), label="attended to"), Patch(color=_VISIBLE(0), label="masked")]

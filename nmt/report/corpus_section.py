@@ -15,8 +15,7 @@ from nmt.text.prepared import PreparedCorpus
 from nmt.text.preparing.audit import Audit
 from nmt.text.preparing.rules import RULES
 
-# Sentence pairs whose lengths are drawn; a larger corpus is sampled, always in the same way.
-PAIRS_MEASURED = 200_000
+PAIRS_MEASURED = 200_000  # whose lengths are drawn; a larger corpus is sampled, always in the same way
 _INTERVALS = 40
 RATIOS = 2 ** (np.arange(-10.5, 11) / 5)  # the edges of intervals with the ratio 1 in the middle of one
 
@@ -26,11 +25,12 @@ Values = npt.NDArray[Any]
 def corpus_html(run: RunRecords) -> Markup:
     """Return the section of the prepared corpus of a run; it states the reason if the corpus cannot be read."""
     try:
-        corpus, audit = PreparedCorpus.open(run.prepared), Audit.read(run.prepared)
+        corpus, audit = run.corpus(), Audit.read(run.prepared)
     except (NMTError, OSError) as error:
         return warning(f"The prepared corpus of this run cannot be read, so nothing is known about its text: {error}.")
+    rules = {rule: meaning for rule, meaning in RULES.items() if any(text.removed[rule] for text in audit.corpora)}
     drawings = length_drawings(corpus)
-    return render("data.html", manifest=corpus.manifest, audit=audit, drawings=drawings, RULES=RULES)
+    return render("data.html", manifest=corpus.manifest, audit=audit, drawings=drawings, rules=rules)
 
 
 def length_drawings(corpus: PreparedCorpus) -> list[Drawing]:

@@ -27,6 +27,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 from rich.cells import cell_len, set_cell_size
 
+from nmt.system.console import printable
+
 # The colour of text and axes; a page replaces it by the colour of its text, which depends on the theme.
 INK = "#1b1f24"
 # The palette of Okabe & Ito (2008), which people with any colour vision can distinguish.
@@ -37,6 +39,7 @@ WIDE, HALF, THIRD, QUARTER = 8.0, 4.6, 3.3, 2.3
 # Inches around the axes of a chart: left, right, bottom, top. They are fixed, so that charts in a row are aligned.
 MARGINS = (0.55, 0.1, 0.42, 0.12)
 _HAN_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "PingFang SC", "WenQuanYi Micro Hei")
+LEGEND_LINE = 0.17  # inches
 _LONGEST_NAME = 45  # characters in a legend
 _COLUMNS = 12  # letters of a title in an inch
 _BOX_COLUMNS = 10  # letters of a piece in a box
@@ -51,17 +54,13 @@ Matrix = npt.NDArray[np.float32]
 class Drawing:
     """A figure, and what it shows in words."""
 
-    # The name of its files, without extension.
-    name: str
+    name: str  # of its files, without extension
     title: str
-    # What to see in it.
-    caption: str
+    caption: str  # what to see in it
     figure: Figure
-    # The function or class whose results are drawn.
-    code: str = ""
+    code: str = ""  # the function or class whose results are drawn
     part: Literal["attention", "positions", "training", "search"] = "training"  # in a page in this order
-    # The model and the sentence, or the runs, that it shows; empty if it shows none.
-    subject: str = ""
+    subject: str = ""  # the model and the sentence, or the runs, that it shows; empty if it shows none
 
 
 @cache
@@ -95,9 +94,6 @@ def in_legend(name: str) -> str:
     """Return the end of a name for a legend; matplotlib leaves out names that begin with an underscore."""
     name = name if len(name) <= _LONGEST_NAME else f"…{name[-_LONGEST_NAME:]}"
     return f" {name}" if name.startswith("_") else name
-
-
-LEGEND_LINE = 0.17  # inches
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:
@@ -157,7 +153,7 @@ def write_drawing(drawing: Drawing, directory: Path) -> None:
     """Write NAME.png and NAME.svg, with the title and the subject above the figure."""
     figure = drawing.figure
     columns = _COLUMNS if max(drawing.subject, default="") < "\u2e80" else _COLUMNS // 2  # East Asian ones are wide
-    lines = [drawing.title, fill(drawing.subject, int(columns * figure.get_figwidth()))]
+    lines = [drawing.title, fill(printable(drawing.subject), int(columns * figure.get_figwidth()))]
     heading = figure.suptitle("\n".join(filter(None, lines)), x=0.01, y=1, ha="left", va="bottom", fontsize=10)
     box = Bbox.union([figure.bbox, heading.get_window_extent()]).transformed(figure.dpi_scale_trans.inverted())
     metadata = {"Date": None, "Title": drawing.title, "Description": drawing.caption}

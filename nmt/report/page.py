@@ -19,8 +19,7 @@ from nmt.text.readers import shortened
 
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*[kMG%]?")
 _TOKEN = re.compile(rf"\s+|{UNSPACED_WORD}|{WORD_LETTER}+|.", re.DOTALL)
-# Characters of a sentence that are shown and compared; the comparison takes quadratic time.
-LONGEST = 2000
+LONGEST = 2000  # characters of a sentence that are shown and compared; the comparison takes quadratic time
 # What a figure fills of a row of the page, by its largest width in inches.
 _SPANS = {"quarter": QUARTER, "third": THIRD, "half": HALF}
 
@@ -50,7 +49,9 @@ def shown(value: object) -> str:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, int):
         return f"{value:,}"
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else str(value)  # Markup is a kind of string
 
 
 def number_columns(rows: Iterable[Sequence[object]]) -> list[bool]:

@@ -15,7 +15,7 @@ from nmt.config.section import differences
 from nmt.errors import DataError, ModelError, NMTError
 from nmt.system.files import lock_holder, parse_json, read_json, regular_file
 from nmt.text.manifest import Manifest
-from nmt.text.prepared import balancing_weights
+from nmt.text.prepared import PreparedCorpus, balancing_weights
 from nmt.training.progress import RUN, Progress, check_format, read_progress
 
 Record = dict[str, Any]
@@ -29,9 +29,8 @@ _KINDS: dict[str, dict[str, Any]] = {
     "skipped": {"step": int},
 }
 _TEST_SCORE = {"name": str, "value": int | float, "signature": str}
-# Settings that name a place, and decide no result.
-_PLACES = ("run", "prepared")
-_COSTS_OF_PROGRESS = ("target_tokens", "seconds")
+_PLACES = ("run", "prepared")  # settings that decide no result
+_NOTHING: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
 
 
 class RunRecords:
@@ -72,6 +71,19 @@ class RunRecords:
         """The folder of the prepared corpus: the one inside the run if there is one, else that of the recipe."""
         copy = self.path / "prepared"
         return copy if copy.exists() else self.recipe.prepared_directory
+
+    def manifest(self) -> Manifest:
+        """Return the manifest of the prepared corpus. Raises DataError, also if it is not what was trained on."""
+        manifest = Manifest.read(self.prepared)
+        trained_on = self.progress.corpus if self.progress else ""
+        if trained_on not in ("", manifest.training_fingerprint(self.recipe.data)):
+            raise DataError(f"{self.prepared}: it was prepared again, and is not what this run was trained on")
+        return manifest
+
+    def corpus(self) -> PreparedCorpus:
+        """Return the prepared corpus. Raises as `manifest` does."""
+        self.manifest()
+        return PreparedCorpus.open(self.prepared)
 
     @property
     def state(self) -> str:
@@ -176,32 +188,41 @@ def run_row(name: str, path: Path) -> Row:
     except (NMTError, OSError) as error:
         reason = str(error).removeprefix(str(path)).lstrip("/: ").partition(";")[0]
         return row | {"remark": f"training now: {reason}" if lock_holder(path) else reason}
-    with suppress(NMTError, OSError):
-        split, data = Manifest.read(run.prepared).train, run.recipe.data
-        weights = balancing_weights(split.corpora, data.temperature)
-        texts = zip(split.corpora, weights, data.train, strict=True)
-        row["pairs"] = split.kept
-        row["pairs_per_epoch"] = round(sum(pairs * weight * text.oversample for pairs, weight, text in texts))
-    no_record: Record = dict.fromkeys(("step", "epoch", "target_tokens", "seconds"), 0)
-    last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=no_record)
-    if (progress := run.progress) is not None and last["step"] < progress.step:  # steps after the last line of the log
-        epochs = last["epoch"] * progress.step / last["step"] if last["step"] else progress.epoch
-        last = {"step": progress.step, "epoch": epochs, **{key: getattr(progress, key) for key in _COSTS_OF_PROGRESS}}
     best, metrics = run.best or {}, dict.fromkeys(score["name"] for score in run.test_scores)
     of_initial_model = {"tokenizer"} if run.recipe.train.init_from else None  # its section is empty
     settings = differences({}, run.recipe.model_dump(mode="json", exclude=of_initial_model))
-    return row | {
+    return {
+        **row,
+        **_pairs(run),
+        **_costs(run),
         "remark": run.state,
         "settings": {setting.key: setting.now for setting in settings},
         "parameters": _parameters(path),
-        "steps": last["step"],
-        "epochs": last["epoch"],
-        "tokens": last["target_tokens"],
-        "minutes": last["seconds"] / 60,
         "device": run.environment.get("device"),
         "valid": {key: best[key] for key in ("step", "loss", "bleu", "chrf") if key in best},
         "test": {name: fmean(each["value"] for each in run.test_scores if each["name"] == name) for name in metrics},
     }
+
+
+def _pairs(run: RunRecords) -> Row:
+    """Return how many pairs the prepared corpus has, and an epoch, where each has the weight of its text."""
+    with suppress(NMTError, OSError, ValueError):  # the last for another number of texts, before a checkpoint
+        split, data = run.manifest().train, run.recipe.data
+        weights = balancing_weights(split.corpora, data.temperature)
+        texts = zip(split.corpora, weights, data.train, strict=True)
+        pairs_per_epoch = sum(pairs * weight * text.oversample for pairs, weight, text in texts)
+        return {"pairs": split.kept, "pairs_per_epoch": round(pairs_per_epoch)}
+    return {}
+
+
+def _costs(run: RunRecords) -> Row:
+    """Return the steps, epochs, target tokens and minutes so far."""
+    last = max([*run.train, *run.validations], key=lambda record: float(record["seconds"]), default=_NOTHING)
+    steps, epochs, tokens, seconds = (last[key] for key in _NOTHING)
+    if run.progress is not None and steps < run.progress.step:  # steps after the last line of the log
+        epochs = epochs * run.progress.step / steps if steps else run.progress.epoch
+        steps, tokens, seconds = run.progress.step, run.progress.target_tokens, run.progress.seconds
+    return {"steps": steps, "epochs": epochs, "tokens": tokens, "minutes": seconds / 60}
 
 
 def _parameters(run: Path) -> int | None:
@@ -228,8 +249,8 @@ def differing_settings(rows: Sequence[Row]) -> dict[str, list[Any]]:
         return {json.dumps(settings.get(key)) for settings in has_key}
 
     differing = [key for key in keys if len(values(key)) > 1]
-    differing.sort(key=lambda key: key.startswith("data."))  # the texts have many keys
-    return {key: [row["settings"].get(key) for row in rows] for key in differing}
+    texts_last = sorted(differing, key=lambda key: key.startswith("data."))  # they have many keys
+    return {key: [row["settings"].get(key) for row in rows] for key in texts_last}
 
 
 def setting_text(value: object, is_short: bool = True) -> str:

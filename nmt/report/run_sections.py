@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from nmt.config import Recipe
 from nmt.config.model_sections import Schedule
@@ -33,6 +34,8 @@ from nmt.text.languages import english_name
 from nmt.training.progress import perplexity_text
 
 _MOST_STEPS = 10  # of skipped updates
+_MORE = 1.05  # a run that has seen this many times the pairs of another one has seen more text
+_LINE_STYLES = ("-", "--", ":")  # the next one when all colours are used
 _LABELLED = (0.55, 1.15, 0.42, 0.12)  # inches, with room for labels at the right end of lines
 # What runs cost, by the key of the log: name, label, factor, and what to consider.
 _COSTS = {
@@ -45,47 +48,53 @@ _COSTS = {
 
 def curves_html(run: RunRecords) -> Markup:
     """Return the section of a run: remarks and curves."""
-    return render("training.html", remarks=list(remarks(run)), drawings=training_drawings(run))
+    return render("training.html", remarks=list(remarks(run)), drawings=training_drawings(run) + update_drawings(run))
 
 
 def training_drawings(run: RunRecords) -> list[Drawing]:
-    """Return the curves of a run for which there are numbers: loss, scores, then rate, speed, padding and gradient."""
+    """Return the curves of the loss and of the scores of a run, those for which there are numbers."""
     train, valid, drawings = run.train, run.validations, list[Drawing]()
-    loss_text, scores_text = "Without label smoothing.", "Greedy translations; the star is the best checkpoint."
+    if train or valid:
+        caption = "Without label smoothing."
+        if valid:
+            loss = valid[-1]["loss"]
+            caption += f" A validation loss of {loss:.3g} is a perplexity of {perplexity_text(loss)}."
+        figure = _labelled_curves(run, [("training", "loss", train), ("validation", "loss", valid)])
+        set_logarithmic(figure.axes[0], "y")
+        drawings.append(Drawing("training-loss", "Loss: nats per target token", caption, figure, subject=run.name))
     if valid:
-        last, before = valid[-1], valid[max(0, len(valid) - 2)]
-        loss_text += f" A validation loss of {last['loss']:.3g} is a perplexity of {perplexity_text(last['loss'])}."
-        steps, gain = last["step"] - before["step"], last["bleu"] - before["bleu"]
-        scores_text += f" The last {steps:,} steps changed BLEU by {gain:+.1f}." if steps else ""
-    losses = [("training", "loss", train), ("validation", "loss", valid)]
-    scores = [("BLEU", "bleu", valid), ("chrF", "chrf", valid)]
-    for name, title, caption, curves in (
-        ("loss", "Loss: nats per target token", loss_text, losses),
-        ("scores", "BLEU and chrF of the validation text", scores_text, scores),
-    ):
-        if not any(records for *_, records in curves):
-            continue
-        figure, (axes,) = new_chart(margins=_LABELLED)
-        for (label, key, records), colour, line in zip(curves, COLOURS, ("-", "--"), strict=False):
-            if records:
-                end = f"{label} {short_number(float(format(records[-1][key], '.3g')))}"
-                steps, values = _column(records, "step"), _column(records, key)
-                _plot(axes, steps, values, color=colour, linestyle=line, label=end)
-            if (best := run.best) is not None and best in records:
-                axes.plot(best["step"], best[key], "*", markersize=12, color=colour, label="_best")
-        axes.set(xlabel="step", xlim=(0, None))
-        if name == "loss":
-            set_logarithmic(axes, "y")
-        label_ends(axes)
-        drawings.append(Drawing(f"training-{name}", title, caption, figure, subject=run.name))
-    return drawings + (_small_drawings(run) if train else [])
+        caption = "Greedy translations; the star is the best checkpoint."
+        if len(valid) > 1:
+            before, last = valid[-2:]
+            steps, gain = last["step"] - before["step"], last["bleu"] - before["bleu"]
+            caption += f" The last {steps:,} steps changed BLEU by {gain:+.1f}."
+        title = "BLEU and chrF of the validation text"
+        figure = _labelled_curves(run, [("BLEU", "bleu", valid), ("chrF", "chrf", valid)])
+        drawings.append(Drawing("training-scores", title, caption, figure, subject=run.name))
+    return drawings
 
 
-def _small_drawings(run: RunRecords) -> list[Drawing]:
-    """Return charts of rate, speed, padding and gradient norm of a run, with axes that begin at 0."""
+def _labelled_curves(run: RunRecords, curves: Sequence[tuple[str, str, list[Record]]]) -> Figure:
+    """Draw curves over the steps, each a label, a key and records of the log, with a star at the best checkpoint."""
+    figure, (axes,) = new_chart(margins=_LABELLED)
+    for (label, key, records), colour, line in zip(curves, COLOURS, ("-", "--"), strict=False):
+        if records:
+            end = f"{label} {short_number(float(format(records[-1][key], '.3g')))}"
+            _plot(axes, _column(records, "step"), _column(records, key), color=colour, linestyle=line, label=end)
+        if (best := run.best) is not None and best in records:
+            axes.plot(best["step"], best[key], "*", markersize=12, color=colour, label="_best")
+    axes.set(xlabel="step", xlim=(0, None))
+    label_ends(axes)
+    return figure
+
+
+def update_drawings(run: RunRecords) -> list[Drawing]:
+    """Return charts of the updates of a run: rate, speed, padding and gradient norm, with axes that begin at 0."""
+    if not run.train:
+        return []
     settings, drawings = run.recipe.train, []
     clipped = "not clipped" if settings.clip_norm is None else f"clipped to {settings.clip_norm:g}"
-    speed, padding = (fmean(record[key] for record in run.train) for key in ("target_tokens_per_second", "padding"))
+    padding, speed = fmean(_column(run.train, "padding")), _mean_over_time(run.train, "target_tokens_per_second")
     for name, title, key, factor, caption in (
         ("rate", "Learning rate", "rate", 1,
          f"{settings.schedule.name}, {counted(settings.schedule.warmup, 'step')} of warm-up."),
@@ -111,6 +120,11 @@ def _plot(axes: Axes, x: Sequence[float], y: Sequence[float], **style: Any) -> N
 
 def _column(records: Sequence[Record], key: str, factor: float = 1) -> list[float]:
     return [factor * record[key] for record in records]
+
+
+def _mean_over_time(records: Sequence[Record], key: str) -> float:
+    """Return the mean of logging intervals by their seconds: slow ones take longer, for as many tokens."""
+    return fmean(_column(records, key), [1 / max(speed, 0.1) for speed in _column(records, "target_tokens_per_second")])
 
 
 def run_names(runs: Sequence[RunRecords]) -> list[str]:
@@ -161,17 +175,13 @@ def remarks(run: RunRecords) -> Iterator[str]:
         )
     elif run.best is run.validations[-1] and len(validations) > 1:
         yield "The last validation is the best one: with more steps the model may still improve."
-    padding, waiting = (fmean([record[key] for record in run.train] or [0]) for key in ("padding", "loader_wait"))
+    padding = fmean(_column(run.train, "padding") or [0])
+    waiting = _mean_over_time(run.train, "loader_wait") if run.train else 0.0
     if padding > 0.3:
         advice = "there are fewer with larger train.batch_tokens or fewer train.length_groups"
         yield f"{padding:.0%} of the target tokens only fill batches up to their size; {advice}."
     if waiting > 0.1:
         yield f"In {waiting:.0%} of the time no batch was ready: reading the corpus is slower than the model."
-
-
-# A run that has seen this many times the pairs of another one has seen more text.
-_MORE = 1.05
-_LINE_STYLES = ("-", "--", ":")
 
 
 def run_lead(run: RunRecords) -> Markup:

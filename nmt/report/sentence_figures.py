@@ -42,15 +42,11 @@ Outcome = Literal["active", "finished", "pruned", "dropped"]
 class Node:
     """A candidate of a step: a hypothesis of the step before and one more token."""
 
-    # The number of the node that it extends; -1 for `<s>`.
-    parent: int
-    # From 1: the length of the hypothesis, with `</s>`.
-    step: int
+    parent: int  # the number of the node that it extends; -1 for `<s>`
+    step: int  # from 1: the length of the hypothesis, with `</s>`
     token: int
-    # Log-probability of the token after its prefix.
-    log_prob: float
-    # Log-probability of the whole hypothesis: the sum of `log_prob` from `<s>` to here.
-    total: float
+    log_prob: float  # of the token after its prefix
+    total: float  # log-probability of the whole hypothesis: the sum of `log_prob` from `<s>` to here
     outcome: Outcome
 
 
@@ -101,12 +97,9 @@ def search_tree(model: Transformer, ids: Sequence[int], options: SearchOptions) 
     return tree
 
 
-# Tokens of a sentence; figures of longer ones cannot be read.
-_LONGEST = 60
-# Words in the sentence that is chosen.
-_WORDS = range(4, 10)
-# Pieces of a sentence whose numbers are drawn in cells, and dimensions of its vectors.
-MOST_OF_HEAD, _DIMENSIONS = 16, 4
+_LONGEST = 60  # tokens of a sentence; figures of longer ones cannot be read
+_WORDS = range(4, 10)  # in the sentence that is chosen
+MOST_OF_HEAD, _DIMENSIONS = 16, 4  # pieces of a sentence whose numbers are drawn, and dimensions of its vectors
 _BEST = 5  # pieces of a step of a greedy search
 # Title, label of the rows, label of the columns, and what to see in each kind of attention.
 _KINDS = {
@@ -143,13 +136,14 @@ def sentence_drawings(model: Path, text: str, to: str | None = None, with_layers
 
     Raises ModelError if there is no model, ConfigError for a sentence that is empty or too long.
     """
-    translator = Translator.load(resolve_model(model), device="cpu")  # figures are computed on the CPU
+    # in fp32 as its attention and its probabilities, so that the framed token of a step is the most probable one
+    translator = Translator.load(resolve_model(model), device="cpu", precision="fp32")
     to = to or translator.languages.target[0]
     options, loaded = translator.options(to=to), translator.models[0]
     ids = translator.tokenizers.source.encode(text)
     if not 0 < len(ids) <= _LONGEST:
-        found = f"{shortened(text, 50)!r}: found {len(ids)} tokens"
-        raise ConfigError(f"{found}; figures are drawn of sentences of 1 to {_LONGEST}")
+        problem = f"{shortened(text, 50)!r}: found {len(ids)} tokens"
+        raise ConfigError(f"{problem}; figures are drawn of sentences of 1 to {_LONGEST}")
     attention, source_ids = translator.attention(text, to=to), [*translator.tag_ids(options), *ids]
     # an exact search, so that the tree also shows hypotheses that a fast search drops
     search = options.search.model_copy(update={"sampling": None, "exact": True})
@@ -183,14 +177,14 @@ def head_drawing(numbers: dict[str, Tensor], source: Sequence[str]) -> Drawing:
     count, width = len(source), numbers["Q"].size(1)
     shown = [str(column) for column in range(1, min(_DIMENSIONS, width) + 1)]
     figure = new_figure(2 * (0.27 * count + 1), 3 * 0.36 * (max(count, len(shown)) + 2.2))
-    for number, (axes, (name, matrix)) in enumerate(zip(figure.subplots(2, 3).flat, numbers.items(), strict=True)):
-        is_square = number in (3, 4)  # scores and weights
-        columns = source if is_square else shown
+    for axes, (name, matrix) in zip(figure.subplots(2, 3).flat, numbers.items(), strict=True):
+        is_vector = name in ("Q", "K", "V", "Z")  # others are scores and weights
+        columns = shown if is_vector else source
         cells = matrix[:, : len(columns)].numpy()
         largest = float(abs(cells).max())
         limits = (0.0, 1.0) if name == "softmax" else (-largest, largest)
         heat_map(axes, cells, source, columns, limits, [[number_label(cell) for cell in row] for row in cells])
-        axes.set_title(name if is_square else f"{name}: {len(shown)} of {width} columns")
+        axes.set_title(f"{name}: {len(shown)} of {width} columns" if is_vector else name)
     caption = (
         f"A row for each source token: its query (Q) and the keys of all tokens (K), in all {width} columns, give a "
         "row of scores, whose softmax is a row of weights that adds up to 1. The mean of the values (V) with these "
@@ -212,10 +206,9 @@ def attention_drawings(attention: Attention, with_layers: bool = True) -> list[D
     sheets, layers = list[Drawing](), list[Drawing]()
     for kind, (title, *_, caption) in _KINDS.items():
         weights: Tensor = getattr(attention, kind)
-        sheet = Drawing(f"attention-{kind}-sheet", f"{title}, all layers and heads",
-                        f"All heads of all layers, a row of them for each layer. {caption}",
-                        _sheet(weights, kind, tokens[kind]), _WEIGHTS, "attention")  # fmt: skip
-        sheets.append(sheet)
+        sheets.append(Drawing(f"attention-{kind}-sheet", f"{title}, all layers and heads",
+                              f"All heads of all layers, a row of them for each layer. {caption}",
+                              _sheet(weights, kind, tokens[kind]), _WEIGHTS, "attention"))  # fmt: skip
         for layer, heads in enumerate(weights if with_layers else (), start=1):
             name, figure = f"attention-{kind}-layer-{layer}", _heads_of_layer(heads, kind, tokens[kind])
             layers.append(Drawing(name, f"{title}, layer {layer}", caption, figure, _WEIGHTS, "attention"))

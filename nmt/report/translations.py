@@ -19,7 +19,6 @@ from nmt.report.run_records import RunRecords
 from nmt.system.console import counted
 from nmt.text.corpus import read_pairs
 from nmt.text.languages import TargetLanguage, target_language
-from nmt.text.prepared import PreparedCorpus
 from nmt.text.readers.opening import read_lines
 
 # The texts of a run, by their key in the recipe: title, when translations are recorded, and what makes them.
@@ -27,22 +26,18 @@ _TEXTS = {
     "test": ("Test text", "when training ends", "by the best checkpoint"),
     "valid": ("Validation text", "at the best validation", "by the best checkpoint, greedy"),
 }
-# Points of chrF: with a smaller difference, translations of a line count as equally good.
-EQUAL = 0.5
+EQUAL = 0.5  # points of chrF: with a smaller difference, translations of a line count as equally good
 
 
 @dataclass(frozen=True)
 class Text:
     """Sentences with a reference for each, in one target language. Systems with equal texts can be compared."""
 
-    # Such as `Test text`.
-    title: str = field(compare=False)
-    # Their codes are empty if unknown.
-    languages: LanguagePair = field(compare=False)
+    title: str = field(compare=False)  # such as `Test text`
+    languages: LanguagePair = field(compare=False)  # their codes are empty if unknown
     source: list[str] | None
     reference: list[str]
-    # The checkpoint and the search that translated it.
-    note: str = field(default="", compare=False)
+    note: str = field(default="", compare=False)  # the checkpoint and the search that translated it
 
     @property
     def language(self) -> TargetLanguage:
@@ -96,14 +91,14 @@ def systems_of_run(run: RunRecords, name: str) -> tuple[list[System], list[str]]
     systems, missing = list[System](), list[str]()
     for part, (title, when, note) in _TEXTS.items():
         corpora, file = getattr(run.recipe.data, part), run.path / f"{part}.txt"
-        languages = [run.recipe.languages_of(corpus) for corpus in corpora]
         if not corpora:
             continue
+        languages = [run.recipe.languages_of(corpus) for corpus in corpora]
         try:
             if not file.exists():
                 raise DataError(f"{file} does not exist yet; nmt train writes it {when}")
             if part == "valid":
-                texts = PreparedCorpus.open(run.prepared).valid_texts
+                texts = run.corpus().valid_texts
             else:
                 pairs_of = [list(read_pairs(*corpus)) for corpus in zip(corpora, languages, strict=True)]
                 texts = [([pair.source for pair in pairs], [pair.target for pair in pairs]) for pairs in pairs_of]
@@ -130,16 +125,19 @@ def length_drawings(systems: Sequence[System]) -> list[Drawing]:
     if len(buckets) == 1:
         return []
     legend = LEGEND_LINE * count if count > 1 else 0
-    (figure, (axes,)), weakest = new_chart(2.6 + legend, margins=(0.5, 0.1, 0.62 + legend, 0.12)), []
+    figure, (axes,) = new_chart(2.6 + legend, margins=(0.5, 0.1, 0.62 + legend, 0.12))
+    weakest = list[str]()
     for number, system in enumerate(systems):
-        parts = [replace(system.chrf, statistics=[system.chrf.statistics[i] for i in part.lines]) for part in buckets]
+        statistics = system.chrf.statistics
+        parts = [replace(system.chrf, statistics=[statistics[line] for line in bucket.lines]) for bucket in buckets]
         scores = [part.score(RESAMPLES) for part in parts]
-        x_positions = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count
+        values = [score.value for score in scores]
         margins = [score.confidence.margin if score.confidence else 0 for score in scores]
-        values, (cycles, colour) = [score.value for score in scores], divmod(number, len(COLOURS))
+        x_positions = np.arange(len(buckets)) + (number - (count - 1) / 2) * 0.7 / count  # side by side
+        cycles, colour = divmod(number, len(COLOURS))
         style: Any = {"fmt": "os^"[cycles % 3], "capsize": 3, "color": COLOURS[colour]}
         axes.errorbar(x_positions, values, margins, label=in_legend(system.name), **style)
-        # one line has no interval
+        # a bucket of one line, which has no interval, counts only if there is no other
         lowest = min(range(len(values)), key=lambda index: (len(buckets[index].lines) == 1, values[index]))
         named = f", {system.name}" if count > 1 else ""
         weakest.append(f"{buckets[lowest].name} {unit} ({scores[lowest].text}{named})")
@@ -170,11 +168,6 @@ def ranking(systems: Sequence[System], metric: int) -> dict[str, Any]:
     differences[best] = "best"
     worse = [system for system, comparison in zip(systems, comparisons, strict=True) if comparison.significant]
     return {"best": systems[best], "score": systems[best].scores[metric], "worse": worse, "differences": differences}
-
-
-def samples_html(system: System) -> Markup:
-    """Return the section of six lines of a text."""
-    return render("samples.html", system=system)
 
 
 def quality_html(systems: Sequence[System], missing: Sequence[str] = ()) -> Markup:

@@ -12,13 +12,10 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-# Takes the amount of work just done.
-Advance = Callable[[int], None]
-# Takes the amount done and the position reached, both from the beginning.
-AdvanceTo = Callable[[int, int], None]
+Advance = Callable[[int], None]  # takes the amount of work just done
+AdvanceTo = Callable[[int, int], None]  # takes the amount done and the position reached, both from the beginning
 
-# Seconds between two progress lines where stderr is not a terminal.
-_PLAIN_SECONDS = 15.0
+_PLAIN_SECONDS = 15.0  # between two progress lines where stderr is not a terminal
 # Columns; a longer bar leaves no room in 80 columns for the ^C that the terminal shows, which then breaks the line.
 _BAR_WIDTH = 30
 # C0 and C1 control characters but tab and newline, and the ones that override the direction of text.
@@ -96,9 +93,9 @@ class Console:
         """Print a message in a signal handler, without Python's buffer, whose use the signal may have interrupted."""
         self._record(message)
         if not self.quiet:
-            # a live line, and the ^C that the terminal shows, are erased
+            erase_line = "\r\x1b[2K" if self.live else ""  # a live line, and the ^C that the terminal shows
             with _discarding_messages():
-                os.write(2, ("\r\x1b[2K" * self.live + f"{message}\n").encode())
+                os.write(2, f"{erase_line}{message}\n".encode())
 
     def shortened(self, text: str, indent: int) -> str:
         """Return a text on one line, cut with … to fit the terminal after `indent` columns, never in a character."""

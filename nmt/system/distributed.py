@@ -53,15 +53,14 @@ def connect(device: "torch.device") -> Iterator[None]:
     try:
         _init_process_group(device)
         yield
-    except (RuntimeError, ValueError) as error:
-        # gloo raises plain RuntimeErrors, an unusable address a ValueError
-        if isinstance(error, dist.DistError) or "gloo" in str(error).lower() or not dist.is_initialized():
-            reason, number = str(error).partition(". ")[0], os.environ["RANK"]
-            if not dist.is_initialized():
-                advice = "start it with torchrun, which sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
-                raise ModelError(f"process {number} cannot connect to the others: {reason}; {advice}") from error
+    except (RuntimeError, ValueError) as error:  # a ValueError of an unusable address
+        process, reason = f"process {os.environ['RANK']}", str(error).partition(". ")[0]
+        if not dist.is_initialized():
+            advice = "start it with torchrun, which sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+            raise ModelError(f"{process} cannot connect to the others: {reason}; {advice}") from error
+        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():  # gloo raises plain RuntimeErrors
             raise ModelError(
-                f"process {number} lost the connection to the others: {reason}; the error of the process that ended "
+                f"{process} lost the connection to the others: {reason}; the error of the process that ended "
                 "first, if it had one, is elsewhere in this output. The same command continues: a training from its "
                 "last checkpoint"
             ) from error

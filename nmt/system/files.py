@@ -27,6 +27,9 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 from nmt.errors import ConfigError, DamagedError, DataError, ModelError
 
 LOCK_FILE = "lock"
+_LARGEST_JSON = 2**20  # bytes of a file
+_COPY = "copy the directory again, or use another checkpoint of its run"
+_DAMAGE = (errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)  # missing, or no regular file
 
 
 def real_path(path: Path) -> Path:
@@ -77,13 +80,16 @@ def new_directory(directory: Path) -> Iterator[Path]:
     All files get the permissions of the umask. Nothing is left after an exception. Raises ConfigError unless the folder
     is absent or empty, DataError for an error of the file system.
     """
-    if directory.is_dir():
-        content = next((f"it holds {path.name}" for path in directory.iterdir()), None)
-    else:
-        content = "found a file" if directory.exists() else None
-    if content is not None:
+    reason = ""
+    if real_path(directory) == real_path(Path()):
+        reason = "it is the current folder, which the new one would replace"
+    elif directory.is_dir():
+        reason = next((f"it holds {path.name}" for path in directory.iterdir()), "")
+    elif directory.exists():
+        reason = "found a file"
+    if reason:
         raise ConfigError(
-            f"{directory}: expected a new or an empty folder, but {content}; name another one, or remove it"
+            f"{directory}: expected a new or an empty folder, but {reason}; name another one, or remove it"
         )
     place = real_path(directory)  # the folder to rename must be on the disk to which a symbolic link leads
     with disk_errors(directory):
@@ -271,16 +277,13 @@ def _finite(text: str) -> float:
     return number
 
 
-_LARGEST = 2**20  # bytes of a JSON file
-
-
 def read_json(file: Path, remedy: str) -> Any:
     """Return the content of a JSON file that nmt wrote. Raises DamagedError, with what to do."""
     try:
         with open(file, "rb", opener=regular_file) as stream:
-            text = stream.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise ValueError(f"expected a file of at most {_LARGEST:,} bytes")
+            text = stream.read(_LARGEST_JSON + 1)
+        if len(text) > _LARGEST_JSON:
+            raise ValueError(f"expected a file of at most {_LARGEST_JSON:,} bytes")
         return parse_json(text)
     except (OSError, ValueError) as error:
         _raise_unless_damage(file, error)
@@ -292,13 +295,6 @@ def _raise_unless_damage(file: Path, error: OSError | ValueError) -> None:
     """Raise DataError for an error of the disk or of permissions, which may be temporary and is no damage."""
     if isinstance(error, OSError) and error.errno not in _DAMAGE:
         raise DataError(f"{file}: cannot read it: {error.strerror or error}; check the disk and permissions") from error
-
-
-# Errors if the file is missing or is not a regular file.
-_DAMAGE = (errno.ENOENT, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENOTDIR)
-
-
-_COPY = "copy the directory again, or use another checkpoint of its run"
 
 
 def write_digested(file: Path, version: int, content: dict[str, Any], others: Iterable[Path] = ()) -> None:
@@ -342,11 +338,11 @@ def read_digested(
             f"{file}: damaged, or not written by nmt: {problem}; {_COPY}; nmt import reads models of others"
         )
     for name, recorded in content["files"].items():
-        _check(file.parent / name, recorded, file)
+        _check_listed(file.parent / name, recorded, file)
     return content
 
 
-def _check(other: Path, recorded: object, file: Path) -> None:
+def _check_listed(other: Path, recorded: object, file: Path) -> None:
     """Raise DamagedError unless a file that `file` lists is a regular file beside it with this size and digest."""
     try:
         if other.parent != file.parent:

@@ -50,6 +50,9 @@ def test_a_link_is_no_second_run_and_a_run_may_be_given_itself(tmp_path: Path) -
     assert [row["name"] for row in rows_of(folder, folder / "first", folder / "latest")] == [
         "second", "first", "deep/third", "other",
     ]  # fmt: skip
+    namesake = write_run(tmp_path / "others" / "first", [train_line(1, 1.0)])
+    names = {str(folder / "first"), str(namesake), "second", "deep/third", "other"}
+    assert {row["name"] for row in rows_of(folder, namesake.parent)} == names, "paths of those with equal names"
 
 
 def test_the_tokenizer_of_a_fine_tuned_run_is_not_that_of_the_defaults(tmp_path: Path) -> None:

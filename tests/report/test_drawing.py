@@ -3,7 +3,9 @@
 import html
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -44,7 +46,8 @@ def test_files_have_title_and_caption_and_are_the_same_each_time(tmp_path: Path)
     (tmp_path / "again").mkdir()
     with drawing_style():
         for folder in (tmp_path, tmp_path / "again"):
-            write_drawing(drawing_of(LABELS), folder)
+            write_drawing(replace(drawing_of(LABELS), subject="run: a\x07b"), folder)
+    ElementTree.parse(tmp_path / "name.svg")  # which has no control characters
     svg = (tmp_path / "name.svg").read_text("utf-8")
     assert "A &lt;title&gt;" in svg
     assert "A caption." in svg

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from nmt.config import LanguagePair
 from nmt.report.drawing import HALF, QUARTER, WIDE, Drawing, drawing_style, new_figure
 from nmt.report.page import marked, render, render_page
-from nmt.report.translations import System, Text, comparison_html, quality_html, samples_html
+from nmt.report.translations import System, Text, comparison_html, quality_html
 
 HOSTILE = "</script><script>alert(1)</script></style><!-- <b \u2028 &amp; \" ' onload='x"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
@@ -63,7 +63,7 @@ def test_everything_on_a_page_is_escaped_and_nothing_is_a_script() -> None:
         figure.subplots().set_xlabel(HOSTILE)
         drawings = [Drawing("name", HOSTILE, HOSTILE, figure, HOSTILE)]
         sections = {
-            "Samples": samples_html(systems[1]),
+            "Samples": render("samples.html", system=systems[1]),
             "Quality": quality_html(systems, [HOSTILE]),
             "Comparison": comparison_html([*systems, System(HOSTILE, alone, ["b"])]),
             "Training": render("training.html", remarks=[HOSTILE], drawings=drawings),

@@ -5,12 +5,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
+from nmt.commands.prepare import prepare
+from nmt.config import load_recipe
 from nmt.errors import ConfigError, DataError, ModelError, NMTError
 from nmt.report.drawing import in_legend
 from nmt.report.run_records import RunRecords, run_row, setting_text
+from nmt.system.console import Console
 from nmt.system.files import lock_folder
+from tests.builders import write_recipe, write_tsv
 from tests.report.run_files import train_line, validation_line, write_run
 
 
@@ -106,7 +111,24 @@ def test_costs_are_those_of_the_progress_after_the_last_line_of_the_log(uninterr
     row = run_row("run", tmp_path / "run")
     assert json.loads(first)["step"] < row["steps"] == whole["steps"]
     assert (row["tokens"], row["epochs"]) == (whole["tokens"], pytest.approx(whole["epochs"], rel=0.2))
+    assert row["pairs"] is None, "the text is no longer the one of the checkpoints"
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    row = run_row("run", tmp_path / "run")
     assert row["pairs_per_epoch"] == 10 * whole["pairs_per_epoch"] == 10 * whole["pairs"]
+
+
+def test_a_corpus_that_was_prepared_again_is_not_that_of_the_run(uninterrupted: Path, tmp_path: Path) -> None:
+    shutil.copytree(uninterrupted, tmp_path / "run", symlinks=True)
+    write_tsv(tmp_path / "more.tsv", [("ba ce di fo gu la me", "kem hal jug zof vid tec sab")])
+    recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    recipe["data"]["train"].append({"file": "more.tsv"})
+    changed = write_recipe(tmp_path, **{**recipe, "prepared": "run/prepared", "run": "other"})
+    prepare(load_recipe(changed), Console(quiet=True))
+    run = RunRecords(tmp_path / "run")
+    with pytest.raises(DataError, match="prepared: it was prepared again, and is not what this run was trained on"):
+        run.corpus()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    assert run_row("run", tmp_path / "run")["pairs"] is None, "its recipe has another number of texts"
 
 
 def test_the_model_of_a_run_has_the_name_of_the_run() -> None:

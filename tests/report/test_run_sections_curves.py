@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from nmt.report.drawing import Drawing, in_legend
 from nmt.report.run_records import RunRecords
-from nmt.report.run_sections import comparison_drawings, curves_html, training_drawings
+from nmt.report.run_sections import comparison_drawings, curves_html, training_drawings, update_drawings
 from tests.report.run_files import train_line, validation_line, write_run
 
 
@@ -18,7 +18,8 @@ def section_of(path: Path, *lines: dict[str, object]) -> str:
 
 
 def drawings_of(path: Path, *lines: dict[str, object]) -> dict[str, Drawing]:
-    drawings = training_drawings(RunRecords(write_run(path, list(lines))))
+    run = RunRecords(write_run(path, list(lines)))
+    drawings = [*training_drawings(run), *update_drawings(run)]
     return {drawing.name.removeprefix("training-"): drawing for drawing in drawings}
 
 
@@ -43,6 +44,7 @@ def test_curves_are_those_for_which_the_log_has_numbers(tmp_path: Path) -> None:
     assert set(drawings_of(tmp_path / "both", *lines)) == {*of_training, "scores"}
     assert set(drawings_of(tmp_path / "no-validation", lines[0])) == of_training
     assert set(drawings_of(tmp_path / "no-training", lines[1])) == {"loss", "scores"}
+    assert [drawing.name for drawing in training_drawings(RunRecords(tmp_path / "no-validation"))] == ["training-loss"]
 
 
 def test_curves_show_the_unsmoothed_loss_and_mark_the_best_validation(tmp_path: Path) -> None:
@@ -97,9 +99,13 @@ def test_course_that_needs_attention_is_named(
 
 def test_waiting_padding_and_skipped_updates_are_named(tmp_path: Path) -> None:
     skipped = [{"type": "skipped", "step": step, "loss": "nan", "gradient_norm": "inf"} for step in range(1, 41)]
-    text = section_of(tmp_path / "run", train_line(50, 3.0, padding=0.45, loader_wait=0.2), *skipped)
+    # as many tokens take 1 s, and 9 s with a third of the time waiting: 3 of 10 s
+    lines = [train_line(50, 3.0, padding=0.45, target_tokens_per_second=900.0)]
+    lines += [train_line(100, 3.0, padding=0.45, target_tokens_per_second=100.0, loader_wait=1 / 3)]
+    text = section_of(tmp_path / "run", *lines, *skipped)
+    assert "180 target tokens on average" in text
     assert "45% of the target tokens only fill batches up to their size; there are fewer with larger" in text
-    assert "In 20% of the time no batch was ready" in text
+    assert "In 30% of the time no batch was ready" in text
     assert "40 updates skipped" in text
     assert "not finite: steps 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …." in text
 

@@ -143,6 +143,15 @@ def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
     assert sentence_drawings(tmp_path / "model", SOURCE)[-1].name == "search-tree", "of a beam search all the same"
 
 
+def test_translations_that_are_drawn_are_found_in_the_precision_of_the_probabilities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token of a greedy search in bf16 may be the second best in fp32."""
+    save_model(tmp_path / "model", tiny_loaded_model())
+    monkeypatch.setattr("nmt.decoding.engine.prefers_bf16", lambda dim: pytest.fail("not fp32"))
+    sentence_drawings(tmp_path / "model", SOURCE, with_layers=False)
+
+
 @pytest.mark.parametrize(("text", "found"), [(" ", "0 tokens"), ("the cat " * 60, r"\d+ tokens")])
 def test_empty_and_long_sentences_are_refused(tmp_path: Path, text: str, found: str) -> None:
     save_model(tmp_path / "model", tiny_loaded_model())

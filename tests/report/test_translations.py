@@ -7,8 +7,9 @@ import pytest
 
 from nmt.config import LanguagePair, recipe_to_yaml
 from nmt.evaluation.metrics import measure
+from nmt.report.page import render
 from nmt.report.run_records import RunRecords
-from nmt.report.translations import System, Text, comparison_html, length_drawings, samples_html, systems_of_run
+from nmt.report.translations import System, Text, comparison_html, length_drawings, systems_of_run
 from nmt.text.languages import target_language
 from tests.builders import tiny_recipe, write_lines, write_tsv
 from tests.report.run_files import train_line, write_run
@@ -29,6 +30,10 @@ def run_with_test(folder: Path, *translations: str) -> RunRecords:
 
 def system(name: str, lines: list[str], reference: list[str], source: list[str] | None = None) -> System:
     return System(name, Text("Test text", LanguagePair("en", "it"), source, reference), lines)
+
+
+def samples_of(system: System) -> str:
+    return render("samples.html", system=system)
 
 
 def test_translations_of_a_run_are_read_with_their_texts(tmp_path: Path) -> None:
@@ -96,16 +101,16 @@ def test_samples_are_six_lines_without_repetition_the_worst_last() -> None:
     reference = [f"il gatto {word} dorme" for word in "abcdefghij"]
     lines = [line.replace("gatto", "cane") if number in (2, 5, 7, 9) else line for number, line in enumerate(reference)]
     lines[7] = "x"
-    html = samples_html(system("A", lines, reference))
+    html = samples_of(system("A", lines, reference))
     shown = [int(number) - 1 for number in re.findall(r"line (\d+) ·", html)]
     assert len(shown) == len(set(shown)) == 6
     assert 7 in shown
-    assert html == samples_html(system("A", lines, reference))
-    assert re.findall(r"line (\d+) ·", samples_html(system("A", ["x"], ["y"]))) == ["1"]
+    assert html == samples_of(system("A", lines, reference))
+    assert re.findall(r"line (\d+) ·", samples_of(system("A", ["x"], ["y"]))) == ["1"]
 
 
 def test_a_line_shows_its_texts_languages_and_faults() -> None:
-    html = samples_html(system("run", ["", "A cat sleeps."], ["Il gatto", "Un gatto"], ["The <cat>", "A cat sleeps."]))
+    html = samples_of(system("run", ["", "A cat sleeps."], ["Il gatto", "Un gatto"], ["The <cat>", "A cat sleeps."]))
     assert "line 1 · chrF 0.0 · empty</p>" in html
     assert '<dt>source</dt><dd lang="en" dir="auto">The &lt;cat&gt;</dd>' in html
     assert '<dd lang="it" dir="auto"><ins>Il gatto</ins></dd>' in html

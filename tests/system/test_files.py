@@ -62,9 +62,14 @@ def test_empty_folder_and_link_to_a_larger_disk_are_accepted(tmp_path: Path) -> 
         ("mine", "mine: expected a new or an empty folder, but it holds notes.txt; name another one, or remove it"),
         ("mine/notes.txt", "notes.txt: expected a new or an empty folder, but found a file; name another one"),
         ("link", "link: expected a new or an empty folder, but it holds notes.txt"),
+        ("here", "here: expected a new or an empty folder, but it is the current folder, which the new one would"),
     ],
 )
-def test_folder_that_is_not_new_is_refused(tmp_path: Path, place: str, message: str) -> None:
+def test_folder_that_is_not_new_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, message: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "link").symlink_to("mine")
