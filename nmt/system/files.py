@@ -155,7 +155,7 @@ def write_output(file: Path, content: str | bytes, follow: bool = True) -> None:
 def replace_link(link: Path, directory: Path) -> None:
     """Create or replace a symbolic link to a directory atomically; the link is relative where possible."""
     partial = _partial(link)
-    partial.symlink_to(os.path.relpath(directory, link.parent), target_is_directory=True)
+    partial.symlink_to(os.path.relpath(directory, link.parent))
     partial.replace(link)
 
 
