@@ -146,7 +146,7 @@ def train(
     config: Config = None,
     overrides: Overrides = None,
     restart: Annotated[bool, Option("--restart", help="Delete the run's checkpoints and start from step 0.")] = False,
-    dry: Annotated[bool, Option("--dry-run", help="Estimate memory and time; train nothing.")] = False,
+    dry: Annotated[bool, Option("--dry-run", help="Prepare, then estimate memory and time; train nothing.")] = False,
 ) -> None:
     """Train the model of the recipe. Prepares the corpus if needed; resumes the run if it exists."""
     from nmt.config import Recipe, load_recipe
@@ -215,7 +215,7 @@ def score(
     hypothesis: Annotated[Path, Argument(metavar="HYP", help="The translations; - reads standard input.")],
     options: ScoreOptions,
     references: Annotated[
-        list[Path] | None, Argument(metavar="REF", help="Reference translations; none to search for faults only.")
+        list[Path] | None, Argument(metavar="REF", help="References; none, with --source, to search for faults only.")
     ] = None,
     json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -328,7 +328,7 @@ def figures(
     console: "Console",
     directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
     recipe: Annotated[
-        Path | None, Option("--recipe", "-c", metavar="RECIPE", help="Draw masks and padding of its prepared corpus.")
+        Path | None, Option("--recipe", "-c", metavar="RECIPE", help="Draw its schedule; of its corpus masks, padding.")
     ] = None,
     model: Annotated[
         Path | None, Option("--model", "-m", metavar="DIR", help="Draw its attention; of a run also curves and text.")

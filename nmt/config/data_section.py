@@ -98,7 +98,7 @@ class CorpusFile(Section):
     oversample: float = Field(default=1.0, ge=0.001, le=1000)
     """How often each pair occurs in an epoch: 2 is twice, 0.5 is in every other epoch on average."""
     tag: Annotated[str | None, Field(pattern=r"^[a-z0-9-]+$", max_length=100, examples=["bt"])] = None
-    """Put `<tag>` before each source sentence, for example to mark back-translated or out-of-domain text."""
+    """Put `<tag>`, of small letters, digits and hyphens, before each source sentence, to mark back-translated text."""
     target_language: Annotated[Language | None, Field(examples=["zh"])] = None
     """Language of the target, one of `languages.target`; required if that has several."""
 

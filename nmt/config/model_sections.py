@@ -211,8 +211,8 @@ class TrainSettings(Section):
     tries on CUDA how many fit in the device memory when a run begins, at most 32,768 for each process; elsewhere it
     is 4,096 for each. It stays constant."""
     length_groups: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Length groups in a batch. Sentences in a group have similar lengths, so little is padded; several groups mix
-    lengths in each update, which speeds up convergence (measured in benchmarks/RESULTS.md)."""
+    """Length groups in a batch. Sentences in a group have similar lengths, so a batch has nearly `batch_tokens` tokens;
+    several groups mix lengths in each update, which speeds up convergence (measured in benchmarks/RESULTS.md)."""
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of batches whose gradients are summed for one update."""
     schedule: Schedule = Schedule()
@@ -304,8 +304,8 @@ class DecodeSettings(Section):
     """Set full-width punctuation in Chinese, narrow in other languages but Japanese; begin and end translations as
     their sources, and translate lines in capitals and English titles in the case of sentences."""
     batch_tokens: Annotated[PositiveInt | None, Field(examples=[8192])] = None
-    """Padded source tokens × beam that are searched at a time; null for 8,192 on a CPU, where a batch also has at most
-    a few hundred hypotheses, and for 32,768 to 524,288 on a GPU, by its memory."""
+    """Longest source × sentences × beam that are searched at a time; null for 8,192 on a CPU, where a batch also has at
+    most a few hundred hypotheses, and for 32,768 to 524,288 on a GPU, by its memory."""
 
 
 class RuntimeSettings(Section):

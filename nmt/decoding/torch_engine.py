@@ -52,8 +52,8 @@ class TorchEngine(Engine):
         device = models[0].device
         if (precision := precision_for(runtime, device, models[0].settings.dim)) == "int8":
             raise ConfigError(
-                "precision: int8 needs a CPU, a C++ compiler, and model.dim and feed_forward in multiples of 64; "
-                "leave it out, or export the model for CTranslate2 with --quantization int8"
+                "precision: int8 needs a CPU, a C++ compiler, model.dim and feed_forward in multiples of 64, scaled_dot"
+                " and no relative positions; leave it out, or export for CTranslate2 with --quantization int8"
             )
         kernels = kernels_for(device, precision)
         return cls([model.for_inference(kernels) for model in models])

@@ -45,7 +45,7 @@ _POINTERS_OF_LAYER = len(_MAPS["decoder"]) + 2 * len(_NORMS["decoder"])
 
 
 def has_kernels(settings: ModelSettings) -> bool:
-    """Return whether the kernels support a model: its attention score must be the scaled dot product."""
+    """Return whether the kernels support a model: scaled dot products, and no relative positions."""
     return settings.attention_score == "scaled_dot" and settings.positions != "relative"
 
 

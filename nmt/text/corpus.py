@@ -15,7 +15,7 @@ from nmt.text.readers.units import declared_languages, read_po, read_units
 # Formats by the endings of file names; all others are tsv.
 _FORMATS = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "units", ".xlf": "units",
-    ".xliff": "units", ".sdlxliff": "units", ".mqxliff": "units", ".po": "po", ".pot": "po",
+    ".xliff": "units", ".sdlxliff": "units", ".mxliff": "units", ".mqxliff": "units", ".po": "po", ".pot": "po",
 }  # fmt: skip
 # The first pairs of a corpus, and the most of them, evenly spread, that are its sample.
 FIRST_PAIRS, SAMPLE = 400_000, 40_000

@@ -73,6 +73,7 @@ def test_two_files_are_read_as_pairs(tmp_path: Path) -> None:
         ("A.TMX", TMX),
         ("a.jsonl", '{"en": "one", "it": "uno"}'),
         ("a.sdlxliff", XLIFF),
+        ("a.mxliff", XLIFF),
         ("a.po", 'msgid "one"\nmsgstr "uno"'),
         ("a.unknown", "one\tuno"),
     ],
