@@ -114,17 +114,19 @@ WORDS = st.integers(4, 11)
         min_size=1,
         max_size=5,
     ),
+    with_prefixes=st.booleans(),
     options=OPTIONS,
-    seed=st.integers(0, 3),
+    seeds=st.sampled_from([[0], [1], [2], [3, 4]]),
 )
 def test_outputs_obey_the_rules_alone_and_in_batches(
-    pairs: list[tuple[list[int], tuple[int, ...]]], options: SearchOptions, seed: int
+    pairs: list[tuple[list[int], tuple[int, ...]]], with_prefixes: bool, options: SearchOptions, seeds: list[int]
 ) -> None:
-    model = tiny_model(seed, vocabulary=12)
-    together = search([model], [ids for ids, _ in pairs], options, [prefix for _, prefix in pairs])
+    models = [tiny_model(seed, vocabulary=12) for seed in seeds]
+    pairs = [(ids, prefix if with_prefixes else ()) for ids, prefix in pairs]
+    together = search(models, [ids for ids, _ in pairs], options, [prefix for _, prefix in pairs])
     for (ids, prefix), found in zip(pairs, together, strict=True):
         assert found
-        assert_same(found, only(search([model], [ids], options, [prefix])))
+        assert_same(found, only(search(models, [ids], options, [prefix])))
         for hypothesis in found:
             generated = hypothesis.tokens
             assert tuple(generated[: len(prefix)]) == prefix
