@@ -296,14 +296,6 @@ class TestBatches:
 
 
 class TestModel:
-    def test_saved_and_loaded_model_translates_the_same(
-        self, loaded: LoadedModel, translator: Translator, tmp_path: Path
-    ) -> None:
-        save_model(tmp_path / "run" / "best", loaded)
-        again = Translator.load(tmp_path / "run", device="cpu")
-        assert translated_texts(again, SENTENCES) == translated_texts(translator, SENTENCES)
-        assert again.languages == loaded.languages
-
     def test_impossible_options_are_refused(self, translator: Translator) -> None:
         for changes, message in (({"batch_tokens": 0}, r"decode\.batch_tokens: .* 1"), ({"n_best": 1001}, "1000")):
             with pytest.raises(ConfigError, match=message):
