@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,14 +16,17 @@ from tests.builders import run_command, write_lines
 def test_page_is_written_into_the_current_folder_and_the_run_stays(
     uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run = shutil.copytree(uninterrupted, tmp_path / "my run", symlinks=True)
+    (tmp_path / "the latest").symlink_to(run)
     monkeypatch.chdir(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")}
-    result = run_command("report", uninterrupted.parent / "runs" / "latest")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    result = run_command("report", "the latest")
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
     assert "wrote report.html" in result.stderr
     page = Path("report.html").read_text(encoding="utf-8")
-    assert "<title>run</title>" in page
+    assert "<title>my run</title>" in page
+    assert "nmt figures DIR --model 'the latest' --text" in unescape(page)
     assert re.findall('<section id="(.*?)"', page) == [
         "translations", "training", "quality", "data", "attention", "settings",
     ]  # fmt: skip
@@ -32,8 +34,8 @@ def test_page_is_written_into_the_current_folder_and_the_run_stays(
     assert "Tree of the beam search" in page
     assert "<script" not in page
     assert len(page.encode()) < 1e6
-    assert {path.name for path in tmp_path.iterdir()} == {"report.html"}
-    assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"my run", "the latest", "report.html"}
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
 def test_runs_are_compared_and_texts_that_are_missing_are_named(uninterrupted: Path, tmp_path: Path) -> None:
@@ -47,9 +49,6 @@ def test_runs_are_compared_and_texts_that_are_missing_are_named(uninterrupted: P
     assert re.findall('<section id="(.*?)"', text) == ["runs", "curves", "comparison"]
     assert re.findall("<td>seed</td>(.*?)</tr>", text) == ["".join(f'<td class="number">{seed}</td>' for seed in "117")]
     assert "All are equally good." in text
-    copy = shutil.copytree(other, tmp_path / "my copy", symlinks=True)
-    assert run_command("report", copy, "-o", page).exit_code == 0
-    assert f"nmt figures DIR --model {shlex.quote(str(copy))} --text" in unescape(page.read_text(encoding="utf-8"))
     (other / "valid.txt").unlink()
     shutil.rmtree(other / "checkpoints")
     result = run_command("report", other, "-o", page)

@@ -457,6 +457,8 @@ def test_language_that_is_not_a_code_is_refused(path: Path, name: str) -> None:
         {"positions": "rotary", "activation": "gelu"},
         {"positions": "relative", "max_distance": 3},
         {"positions": "learned", "max_positions": 20},
+        {"attention_score": "bilinear"},
+        {"attention_score": "additive"},
     ],
     ids=str,
 )
@@ -464,7 +466,8 @@ def test_the_size_of_a_model_is_computed_without_building_it(settings: dict[str,
     shape = {"encoder_layers": 3, "decoder_layers": 2, "dim": 16, "feed_forward": 24, "heads": 2, **settings}
     chosen = ModelSettings.model_validate(shape)
     model = Transformer(chosen, 11, 11)
-    assert chosen.weight_count(11, 11) == sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    count = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    assert chosen.weight_count(11, 11) == count == model.parameter_count()
 
 
 def test_error_of_a_command_names_the_line_of_the_key(path: Path) -> None:
@@ -476,9 +479,6 @@ def test_error_of_a_command_names_the_line_of_the_key(path: Path) -> None:
         load_recipe(path, check=check)
     with pytest.raises(ConfigError, match=r"^--set runtime.device=mps: runtime\.device: mps is not available here$"):
         load_recipe(path, ["runtime.device=mps"], check=check)
-
-
-# extreme values
 
 
 # several target languages, settings of the tokenizer

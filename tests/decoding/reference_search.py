@@ -43,19 +43,32 @@ def brute_force(model: Transformer, source: Sequence[int], options: SearchOption
     return sorted(found, key=lambda hypothesis: -normalized(hypothesis, options))
 
 
-def slow_beam(model: Transformer, source: Sequence[int], options: SearchOptions) -> list[Hypothesis]:
-    """Beam search of one sentence in lists, without cache, padding or early stopping."""
+def _is_allowed(tokens: Sequence[int], token: int, options: SearchOptions, prefix: Sequence[int], limit: int) -> bool:
+    """Return whether the rules allow a token after others."""
+    if len(tokens) < len(prefix):
+        return token == prefix[len(tokens)]
+    if len(tokens) + 1 == limit:
+        return token == EOS
+    n, longer = options.no_repeat_ngram, (*tokens, token)
+    ngrams = [longer[i : i + n] for i in range(len(longer) - n + 1)] if n else []
+    return token >= EOS and (not ngrams or ngrams[-1] not in ngrams[:-1])
+
+
+def slow_beam(
+    model: Transformer, source: Sequence[int], options: SearchOptions, prefix: Sequence[int] = ()
+) -> list[Hypothesis]:
+    """Beam search of one sentence in lists, without cache or padding; a beam of one stops at the first `</s>`."""
     active: list[tuple[list[int], float]] = [([], 0.0)]
     finished: list[Hypothesis] = []
-    limit = options.longest_output(len(source))
+    limit = options.longest_output(len(source)) + len(prefix)
     for length in range(1, limit + 1):
-        if not active:
+        if not active or (options.beam == 1 and finished):
             break
         extended = []
         newest = _log_probs(model, source, [tokens for tokens, _ in active])[:, -1]
         for (tokens, total), log_probs in zip(active, newest.tolist(), strict=True):
             for token, log_prob in enumerate(log_probs):
-                if token >= EOS and (length < limit or token == EOS):
+                if _is_allowed(tokens, token, options, prefix, limit):
                     extended.append(([*tokens, token], total + log_prob))
         extended.sort(key=lambda candidate: -candidate[1])
         for tokens, total in extended[: options.beam]:

@@ -1,8 +1,6 @@
 """Rules against a reference search on lists, in greedy and beam search; properties of the outputs."""
 
 import math
-from collections.abc import Sequence
-from functools import cache
 
 import pytest
 import torch
@@ -11,13 +9,11 @@ from hypothesis import strategies as st
 
 from nmt.config import MaxLength, Sampling
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.results import Hypothesis
 from nmt.decoding.rules import Prefixes, apply_rules
 from nmt.decoding.search import search
-from nmt.model.transformer import Transformer
 from nmt.text.tokenizer import BOS, EOS, UNK
 from tests.builders import log_probs_without_cache, tiny_model
-from tests.decoding.reference_search import assert_same, normalized, only, sequence_log_prob
+from tests.decoding.reference_search import assert_same, only, sequence_log_prob, slow_beam
 
 SENTENCES = [[4, 5, 6, 7, 3], [8, 3], [5, 5, 3], [7, 7, 7, 7, 7, 3]]
 PREFIXES = [(), (5, 8), (7,), (4, 4, 4, 4)]
@@ -28,70 +24,18 @@ RULES = {
 }
 
 
-def ruled(
-    raw: Sequence[float], generated: Sequence[int], options: SearchOptions, source: int, prefix: tuple[int, ...]
-) -> list[float]:
-    """Return logits (V) after all rules, token by token, for a source of this length."""
-    if len(generated) < len(prefix):
-        return [logit if token == prefix[len(generated)] else -math.inf for token, logit in enumerate(raw)]
-    n = options.no_repeat_ngram
-    length = len(generated) + 1
-    lowered = []
-    for token, logit in enumerate(raw):
-        ngrams = [] if n is None else [(*generated, token)[i : i + n] for i in range(length - n + 1)]
-        if token < EOS or (ngrams and ngrams[-1] in ngrams[:-1]):
-            logit = -math.inf
-        lowered.append(logit)
-    if length == options.longest_output(source) + len(prefix):
-        lowered = [logit if token == EOS else -math.inf for token, logit in enumerate(lowered)]
-    return lowered
-
-
-@cache
-def model_of(seed: int) -> Transformer:
-    return tiny_model(seed, vocabulary=9)
-
-
-@cache
-def raw_logits(seed: int, source: tuple[int, ...], generated: tuple[int, ...]) -> tuple[list[float], float]:
-    """Return logits of the next token by teacher forcing, and the logarithm of their sum."""
-    with torch.no_grad():
-        logits = model_of(seed)(torch.tensor([source]), None, torch.tensor([[BOS, *generated]]))[0, -1]
-    return logits.tolist(), float(logits.logsumexp(-1))
-
-
-def slow_search(seed: int, source: list[int], options: SearchOptions, prefix: tuple[int, ...]) -> list[Hypothesis]:
-    """Beam search on lists, without cache, batch or early stopping; a beam of one stops at the first `</s>`."""
-    active: list[tuple[list[int], float]] = [([], 0.0)]
-    finished: list[Hypothesis] = []
-    for _ in range(options.longest_output(len(source)) + len(prefix)):
-        extended = []
-        for tokens, total in active:
-            raw, normalizer = raw_logits(seed, tuple(source), tuple(tokens))
-            for token, logit in enumerate(ruled(raw, tokens, options, len(source), prefix)):
-                if logit > -math.inf:
-                    extended.append(([*tokens, token], total + logit - normalizer))
-        extended.sort(key=lambda candidate: -candidate[1])
-        for tokens, total in extended[: options.beam]:
-            if tokens[-1] == EOS:
-                finished.append(Hypothesis(tokens[:-1], total))
-        if options.beam == 1 and finished:
-            break
-        active = [candidate for candidate in extended if candidate[0][-1] != EOS][: options.beam]
-    return sorted(finished, key=lambda hypothesis: -normalized(hypothesis, options))
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("rule", RULES)
 def test_search_with_rules_equals_the_reference_search(rule: str, beam: int) -> None:
     options = SearchOptions(**{**dict(PLAIN), "beam": beam, "n_best": beam, **RULES[rule]})
     changed = 0
     for seed in range(3):
-        found = search([model_of(seed)], SENTENCES, options, PREFIXES)
+        model = tiny_model(seed, vocabulary=9)
+        found = search([model], SENTENCES, options, PREFIXES)
         for ids, prefix, hypotheses in zip(SENTENCES, PREFIXES, found, strict=True):
-            assert_same(hypotheses, slow_search(seed, ids, options, prefix)[:beam])
+            assert_same(hypotheses, slow_beam(model, ids, options, prefix)[:beam])
         plain = PLAIN.model_copy(update={"beam": beam, "n_best": beam})
-        free = search([model_of(seed)], SENTENCES, plain, PREFIXES)
+        free = search([model], SENTENCES, plain, PREFIXES)
         changed += [[one.tokens for one in of] for of in free] != [[one.tokens for one in of] for of in found]
     assert changed, "the rule never changed a hypothesis"
 
@@ -114,17 +58,19 @@ WORDS = st.integers(4, 11)
         min_size=1,
         max_size=5,
     ),
+    with_prefixes=st.booleans(),
     options=OPTIONS,
-    seed=st.integers(0, 3),
+    seeds=st.sampled_from([[0], [1], [2], [3, 4]]),
 )
 def test_outputs_obey_the_rules_alone_and_in_batches(
-    pairs: list[tuple[list[int], tuple[int, ...]]], options: SearchOptions, seed: int
+    pairs: list[tuple[list[int], tuple[int, ...]]], with_prefixes: bool, options: SearchOptions, seeds: list[int]
 ) -> None:
-    model = tiny_model(seed, vocabulary=12)
-    together = search([model], [ids for ids, _ in pairs], options, [prefix for _, prefix in pairs])
+    models = [tiny_model(seed, vocabulary=12) for seed in seeds]
+    pairs = [(ids, prefix if with_prefixes else ()) for ids, prefix in pairs]
+    together = search(models, [ids for ids, _ in pairs], options, [prefix for _, prefix in pairs])
     for (ids, prefix), found in zip(pairs, together, strict=True):
         assert found
-        assert_same(found, only(search([model], [ids], options, [prefix])))
+        assert_same(found, only(search(models, [ids], options, [prefix])))
         for hypothesis in found:
             generated = hypothesis.tokens
             assert tuple(generated[: len(prefix)]) == prefix

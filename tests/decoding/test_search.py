@@ -199,7 +199,7 @@ def test_threads_share_a_search_that_is_kept() -> None:
     """One after the other: its state and its recordings are those of one search."""
     kernels, options = FewSlots(2), options_of(3)
     runner = TorchEngine([tiny_model(1, vocabulary=9).for_inference(kernels)])
-    orders = [[ids[:-1] for ids in SENTENCES[start:] + SENTENCES[:start]] for start in range(len(SENTENCES))] * 2
+    orders = [[ids[:-1] for ids in SENTENCES[start:] + SENTENCES[:start]] for start in range(len(SENTENCES))]
     expected = [runner.search(order, options) for order in orders]
     with ThreadPoolExecutor(4) as pool:
         for found, alone in zip(pool.map(lambda order: runner.search(order, options), orders), expected, strict=True):

@@ -107,7 +107,7 @@ def test_ensemble_of_a_model_with_itself_equals_the_model(options: SearchOptions
 
 @pytest.mark.parametrize("seed", range(3))
 def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
-    models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)]
+    models = [tiny_model(seed), tiny_model(seed + 10, decoder_layers=1), tiny_model(seed + 20, dim=8)][: 2 + seed % 2]
     source = [4, 5, 3]
     options = SearchOptions(beam=40, n_best=5, max_length=MaxLength(factor=0, extra=4))
     expected = []
@@ -120,15 +120,6 @@ def test_wide_beam_search_of_an_ensemble_equals_brute_force(seed: int) -> None:
     assert [hypothesis.tokens for hypothesis in found] == [tokens for _, tokens, _ in expected[:5]]
     for hypothesis, (_, _, log_prob) in zip(found, expected, strict=False):
         assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_hypotheses_do_not_depend_on_the_other_sentences(beam: int) -> None:
-    models = [tiny_model(5, vocabulary=12), tiny_model(6, vocabulary=12, decoder_layers=1)]
-    options = SearchOptions(beam=beam, n_best=beam, max_length=MaxLength(factor=1.5, extra=3))
-    sentences = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 11, 3], [4, 3], [5, 5, 5, 5, 3]] * 3
-    for ids, found in zip(sentences, search(models, sentences, options), strict=True):
-        assert_same(found, only(search(models, [ids], options)))
 
 
 def test_different_tokenizers_raise() -> None:

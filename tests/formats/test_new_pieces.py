@@ -1,6 +1,7 @@
 """A model with new pieces: its tokenizers, the rows of the pieces, and its translations before it is trained."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,21 @@ from nmt.text.tokenizer import Tokenizer, Tokenizers
 from nmt.translation.translator import Translator
 from tests.builders import TINY_SHAPE, demo_pairs, save_model, tiny_loaded_model, translated_texts
 
-ENGLISH, ITALIAN = ([pair[side] for pair in demo_pairs(300)] for side in (0, 1))
+ENGLISH, ITALIAN = zip(*demo_pairs(300), strict=True)
 SOURCE = ["the goatherd , ЖЖ Ж", "(goatherds) 龙，龙雨 ▁ \ufdd0", "GOATHERD goatherds"] * 5
 TARGET = ["il gattone", "due gattoni e un gattone ..."] * 5
 Extended = tuple[Tokenizer, dict[str, list[int]], Tokenizer]
 
 
-def trained(lines: list[str], **chosen: Any) -> Tokenizer:
+@cache
+def trained(lines: tuple[str, ...], **chosen: Any) -> Tokenizer:
     return Tokenizer.train(lines, TokenizerSettings.model_validate({"vocab_size": 400, **chosen}), at_most=True)
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe", "word", "char", "lowercase"])
 def extended(request: pytest.FixtureRequest) -> Extended:
     chosen = {"lowercase": True} if request.param == "lowercase" else {"type": request.param}
-    old = trained([*ENGLISH, *ITALIAN], **chosen)
+    old = trained(ENGLISH + ITALIAN, **chosen)
     pieces = new_pieces(old, [*SOURCE, *TARGET], 40)
     return old, pieces, with_pieces(old, pieces, pieces)
 
@@ -82,7 +84,7 @@ def test_all_text_is_decoded_to_itself_and_text_without_new_pieces_encoded_as_be
 
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_rows_of_new_pieces_are_means_and_greedy_translations_stay(tied: str, tmp_path: Path) -> None:
-    both = trained([*ENGLISH, *ITALIAN])
+    both = trained(ENGLISH + ITALIAN)
     tokenizers = Tokenizers(both, both) if tied == "all" else Tokenizers(trained(ENGLISH), trained(ITALIAN))
     shape = ModelSettings.model_validate({**TINY_SHAPE, "tied_embeddings": tied, "output_bias": True})
     torch.manual_seed(5)
@@ -112,10 +114,10 @@ def test_rows_of_new_pieces_are_means_and_greedy_translations_stay(tied: str, tm
     torch.testing.assert_close(character, before["source_embedding.tokens.weight"][ids].sum(0) / 2)
     for name, loaded in (("old", old), ("new", new)):
         save_model(tmp_path / name, loaded)
-    lines = ENGLISH[:100]
+    lines = ENGLISH[:40]
     results = [translated_texts(Translator.load(tmp_path / name), lines, beam=1) for name in ("old", "new")]
     assert results[0] == results[1]
-    assert len({*results[0]}) > 20
+    assert len({*results[0]}) > 10
 
 
 def test_two_tokenizers_of_one_vocabulary_use_their_own_new_pieces() -> None:

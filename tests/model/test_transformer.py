@@ -241,12 +241,6 @@ def test_steps_equal_decode(changes: dict[str, object], data: st.DataObject) -> 
 # weights
 
 
-@pytest.mark.parametrize("score", ["bilinear", "additive"])
-def test_weight_count_of_settings_equals_parameter_count(score: str) -> None:
-    model = build(attention_score=score)
-    assert model.settings.weight_count(11, 11) == model.parameter_count()
-
-
 @pytest.mark.parametrize("tied", ["all", "none"])
 @pytest.mark.parametrize("changes", [{}, {"positions": "relative"}])
 def test_initial_weights_have_the_documented_distribution(tied: str, changes: dict[str, object]) -> None:

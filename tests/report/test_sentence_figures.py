@@ -62,12 +62,16 @@ def test_every_layer_and_head_is_drawn_with_its_tokens() -> None:
 
 
 def test_labels_of_a_long_sentence_do_not_overlap_in_the_figures_of_layers() -> None:
-    source, weights = ["teacher"] * 60, torch.rand(1, 4, 60, 60)
-    drawings = attention_drawings(Attention(weights, weights, weights, source, ["<s>", *source]))
-    figure = drawings[-1].figure
+    encoder, decoder, cross = (torch.rand(1, *shape) for shape in ((4, 60, 60), (1, 2, 2), (1, 2, 60)))
+    drawings = attention_drawings(Attention(encoder, decoder, cross, ["teacher"] * 60, ["<s>", "▁a", "</s>"]))
+    (figure,) = [one.figure for one in drawings if one.name == "attention-encoder-layer-1"]
     figure.draw_without_rendering()
-    boxes = [label.get_window_extent() for label in figure.axes[2].get_xticklabels()]
-    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    lower_left = figure.axes[2]
+    columns = [label.get_window_extent() for label in lower_left.get_xticklabels()]
+    rows = [label.get_window_extent() for label in lower_left.get_yticklabels()]
+    assert len(columns) == len(rows) == 60
+    assert all(left.x1 < right.x0 for left, right in pairwise(columns))
+    assert all(lower.y1 < upper.y0 or upper.y1 < lower.y0 for lower, upper in pairwise(rows))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +126,11 @@ def test_tree_has_a_box_for_each_candidate_and_a_thick_path_to_the_best_one() ->
     assert "a probability of 13 %, the best of 2 finished" in drawing.caption
 
 
-def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
+def test_drawn_search_is_that_of_the_translation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In fp32, as the probabilities that are drawn: a token of a search in bf16 may be the second best of these."""
     save_model(tmp_path / "model", tiny_loaded_model())
     translator = Translator.load(tmp_path / "model")
+    monkeypatch.setattr("nmt.decoding.engine.prefers_bf16", lambda dim: pytest.fail("not fp32"))
     drawings = sentence_drawings(tmp_path / "model", SOURCE)
     found = {one.name: one for one in drawings}
     sheets_and_layers = {
@@ -140,16 +146,8 @@ def test_drawn_search_is_that_of_the_translation(tmp_path: Path) -> None:
     assert rows == [*(translator.tokenizers.target.pieces[token] for token in best.tokens), "</s>"]
     sampling = DecodeSettings(beam=2, sampling=Sampling(temperature=0.7))
     save_model(tmp_path / "model", replace(tiny_loaded_model(), decode=sampling))
-    assert sentence_drawings(tmp_path / "model", SOURCE)[-1].name == "search-tree", "of a beam search all the same"
-
-
-def test_translations_that_are_drawn_are_found_in_the_precision_of_the_probabilities(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A token of a greedy search in bf16 may be the second best in fp32."""
-    save_model(tmp_path / "model", tiny_loaded_model())
-    monkeypatch.setattr("nmt.decoding.engine.prefers_bf16", lambda dim: pytest.fail("not fp32"))
-    sentence_drawings(tmp_path / "model", SOURCE, with_layers=False)
+    beam_search = sentence_drawings(tmp_path / "model", SOURCE, with_layers=False)[-1]
+    assert beam_search.name == "search-tree", "of a beam search all the same"
 
 
 @pytest.mark.parametrize(("text", "found"), [(" ", "0 tokens"), ("the cat " * 60, r"\d+ tokens")])

@@ -22,7 +22,7 @@ from tests.builders import recipe_in, reversal_pairs, translated_texts, write_ts
 from tests.training.runs import train_run
 from tests.training.updates import same, state
 
-FLIPS = 24  # in each file; all its bits would be tens of millions
+FLIPS = 12  # in each file; all its bits would be tens of millions
 MODEL_FILES = ["config.json", "model.safetensors", "tokenizer.model"]
 CPU = torch.device("cpu")
 LINES = [source for source, _ in reversal_pairs(4, seed=9)]
