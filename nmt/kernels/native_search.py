@@ -96,13 +96,13 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     state["limits"][:] = batch.limits
     needs_argmax_only = not rules.log_probs and not rules.no_repeat_ngram
     is_screened = needs_argmax_only and len(models) == 1 and batch.prefixes is None
-    arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
+    model_arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
     cells = [_cells(model, count * (longest + positions * beam)) for model in models]
     penalties, required = np.array(rules.penalties, np.float32), _required(batch)
     assert batch.noise is None or batch.noise.shape == (count, beam, positions)
-    model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
+    model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, model_arguments))
     cell_pointers = (_POINTER * len(models))(*map(address, cells))
-    search = _Search(
+    arguments = _Search(
         sources=SentencesArguments(address(ids), address(offsets), count),
         source_lengths=address(source_lengths), longest=longest,
         beams=_Beams(*map(address, state.values()), count, beam, best, positions),
@@ -115,8 +115,8 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     )  # fmt: skip
     loaded = library()
     assert loaded is not None
-    checked(loaded.begin_search(ctypes.byref(search), _LONG(ENCODER_ROWS)))
-    while checked(loaded.continue_search(ctypes.byref(search), _LONG(_STEPS))):
+    checked(loaded.begin_search(ctypes.byref(arguments), _LONG(ENCODER_ROWS)))
+    while checked(loaded.continue_search(ctypes.byref(arguments), _LONG(_STEPS))):
         pass
     lengths = state["finished_lengths"]
     tokens = state["finished_tokens"][:, :, : lengths.max()]
