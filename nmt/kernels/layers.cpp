@@ -72,6 +72,7 @@ struct Workspace {
           space(rows * (3 * stack.dim + std::max(3 * stack.dim, stack.layers->inner->outputs))) {
         const long size = rows * stack.dim;
         normalized = space.numbers, attended = normalized + size, y = attended + size, wide = y + size;
+        positions.reserve(rows);
     }
 
     void embed(const Embedding& embedding, long token, long position) {

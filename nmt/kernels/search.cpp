@@ -41,7 +41,7 @@ struct Candidate {
 constexpr Candidate NONE = {-INFINITY, 0, EOS};
 
 // Insert into `count` candidates in descending order, after equal ones, if one is smaller; the last one is dropped.
-static bool insert(Candidate* list, long count, const Candidate& candidate) {
+static inline bool insert(Candidate* list, long count, const Candidate& candidate) {
     Candidate* at = list + count - 1;
     if (!(candidate.log_prob > at->log_prob)) return false;
     for (; at > list && candidate.log_prob > at[-1].log_prob; at--) *at = at[-1];
