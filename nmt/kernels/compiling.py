@@ -20,7 +20,7 @@ from nmt.system.workers import available_cores
 
 # sums in any order; unlike with -ffast-math, NaN remains NaN, and the process still computes denormal numbers
 _OPTIONS = ["-shared", "-fPIC", "-O3", "-std=gnu++17"]
-_OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno", "-lm"]
+_OPTIONS += ["-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"]
 if platform.machine() in ("x86_64", "AMD64"):
     # this variable also restricts the instructions that torch uses
     _ARCHITECTURE = {"avx2": "x86-64-v3", "default": "x86-64"}.get(os.environ.get("ATEN_CPU_CAPABILITY", ""), "native")
@@ -69,9 +69,8 @@ def _load(features: list[str]) -> ctypes.CDLL:
     name = f"kernels-{key.hexdigest()[:16]}"
     for compiled in folder.glob(f"{name}-*.so"):
         _refuse_writable_by_others(compiled)
-        if compiled.stem == f"{name}-{_digest(compiled)}":
+        if compiled.stem == f"{name}-{_digest(compiled)}":  # else it was not written completely, or has changed
             return ctypes.CDLL(str(compiled))
-        compiled.unlink()  # it was not written completely, or has changed
     return ctypes.CDLL(str(_compile(compiler, folder, name)))
 
 

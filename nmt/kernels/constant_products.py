@@ -21,6 +21,7 @@ _LONG, _POINTER = ctypes.c_long, ctypes.c_void_p
 _MULTIPLY = ctypes.CFUNCTYPE(None, *[_POINTER] * 3, _LONG, ctypes.c_bool)
 _DEPTHS = {"fp32": 1, "bf16": 2}  # numbers in 32 bits; with int8, it depends on the processor
 _OUTPUTS, _INPUTS = 64, 16  # the outputs and the inputs of a product must be multiples of these
+_MOST_INPUTS = 2**17  # with int8, whose sums of products must fit in 32 bits
 _TILES = "multiply_tiles_bf16"
 _CACHE_LINE, _LARGE = 64, 32 << 20  # bytes
 
@@ -93,7 +94,7 @@ class ConstantProduct:
 def product(weight: Floats, bias: Floats | None, precision: str) -> ConstantProduct | None:
     """Return the linear map of a constant weight (O, I) and bias (O), or None if there is no kernel for it."""
     loaded, (outputs, inputs) = library(), weight.shape
-    if loaded is None or outputs % _OUTPUTS or inputs % _INPUTS:
+    if loaded is None or outputs % _OUTPUTS or inputs % _INPUTS or (precision == "int8" and inputs > _MOST_INPUTS):
         return None
     with_amx = precision == "bf16" and inputs % (2 * _INPUTS) == 0 and has_amx() and hasattr(loaded, _TILES)
     return ConstantProduct(weight, bias, precision, _TILES if with_amx else f"multiply_{precision}")

@@ -2,29 +2,21 @@
 #include "model.h"
 
 struct Pairs {
-    const long *source_ids, *source_offsets;            // with </s>; (pairs + 1) first row of each, and their number
-    const long *target_ids, *labels, *target_offsets;  // <s> and the target; the target and </s>; as above
-    long count;
-    float *log_probs, *weights;                         // of all labels; see `Source`
+    Sentences sources, targets;  // the former with </s>, the latter with <s>
+    const long* labels;          // the targets with </s>
+    float *log_probs, *weights;  // of all labels; see `Source`
 };
 
 extern "C" long force(const Model& m, const Pairs& p) {
     return unless_out_of_ram([&] {
-        const long dim = m.decoder.dim, sources = p.source_offsets[p.count], targets = p.target_offsets[p.count];
-        const long stride = m.output.product->outputs, block = std::min(targets, LOGIT_ROWS);
-        const Space memory(sources * dim), keys_values(sources * 2 * dim), hidden(targets * dim);
-        const Space logits(block * stride);
-        pass_rows(
-            m.encoder, embed(m.source, m.encoder, p.source_ids, p.source_offsets, p.count, memory.numbers),
-            memory.numbers, nullptr
-        );
-        const Source source = {memory.numbers, m.key_values, keys_values.numbers, p.source_offsets, p.weights};
-        pass_rows(
-            m.decoder, embed(m.target, m.decoder, p.target_ids, p.target_offsets, p.count, hidden.numbers),
-            hidden.numbers, &source
-        );
-        for (long row = 0; row < targets; row += block) {
-            const long end = std::min(targets, row + block);
+        const long dim = m.decoder.dim, rows = p.targets.rows();
+        const long stride = m.output.product->outputs, block = std::min(rows, LOGIT_ROWS);
+        const Space memory(p.sources.rows() * dim), hidden(rows * dim), logits(block * stride);
+        pass_rows(m.encoder, m.source, p.sources, memory.numbers, nullptr);
+        const Source source = {p.sources, memory.numbers, m.key_values, p.weights};
+        pass_rows(m.decoder, m.target, p.targets, hidden.numbers, &source);
+        for (long row = 0; row < rows; row += block) {
+            const long end = std::min(rows, row + block);
             m.output.logits(logits.numbers, hidden.numbers + row * dim, end - row);
             const float* row_logits = logits.numbers;
             for (long i = row; i < end; i++, row_logits += stride)

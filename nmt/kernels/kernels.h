@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 #if __AVX512F__
 constexpr long LANES = 16, REGISTERS = 32;
@@ -198,11 +199,14 @@ struct RowsAttention {                                     // see attention_rows
 
 void attend_rows(const RowsAttention& rows);  // forward, in fp32
 
-struct Places {  // of the cells at a position, a sentence and a place; a cell is a key and a value of `dim` numbers
+// Places of hypotheses, `beam` in each sentence, and the cells that they attend to: a key and a value of `dim` numbers.
+template <class Number>
+struct Places {
     const long *rows, *lengths;  // places whose tokens are computed, and cells that each sentence attends to
-    const int* ancestors;
-    long position_stride, sentence_stride, place_stride, ancestors_stride;  // in numbers
+    const int* ancestors;        // (sentences, beam, 2, longest): first the places whose cells are read; or none
     long beam, longest;
+    Number* cells;                                        // of the first layer
+    long layer_stride, position_stride, sentence_stride;  // in cells
 };
 
 struct Layer {
@@ -232,19 +236,33 @@ struct Embedding {
     }
 };
 
+struct Sentences {  // one after the other
+    const long *ids, *offsets;  // (count + 1) first row of each, and the number of rows
+    long count;
+
+    long rows() const { return offsets[count]; }
+    long longest() const {
+        long most = 0;
+        for (long i = 0; i < count; i++) most = std::max(most, offsets[i + 1] - offsets[i]);
+        return most;
+    }
+};
+
 struct Source {  // what targets attend to in forced decoding
-    const float* memory;               // (rows of sources, dim)
+    const Sentences& sentences;
+    const float* memory;               // (rows, dim)
     const Product* const* key_values;  // of each layer, from memory
-    float* keys_values;                // (rows of sources, 2 * dim) of one layer
-    const long* offsets;
     float* weights;  // of each pair (rows of the target, rows of the source): the mean of all heads is added; or none
 };
 
-// Replace the embeddings x (rows, dim) of sources by memory, or, with a source, those of targets by hidden states.
-// `sentences` has offsets and sizes.
-void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, const Source* source);
+// Write the memory x (rows, dim) of sources, or, with a source, the hidden states of targets.
+void pass_rows(
+    const Stack& stack, const Embedding& embedding, const Sentences& sentences, float* x, const Source* source
+);
 
-// Layers, embedding, newest tokens in all places, places and cells of target and source, hidden states (rows, dim),
-// rows.
-typedef void Decode(const Stack&, const Embedding&, const long*, const Places (&)[2], void* const*, float*, long);
-extern "C" Decode *decode_fp32, *decode_bf16;  // for cells of these types
+// Write the hidden states x (rows, dim) of the newest token of each hypothesis, from the newest tokens in all places.
+template <class Number>
+void decode(
+    const Stack& stack, const Embedding& embedding, const long* tokens, const Places<Number>& target,
+    const Places<Number>& source, float* x, long rows
+);

@@ -7,56 +7,6 @@ static void prefetch(const void* numbers, long bytes) {
     for (long i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)numbers + i, 0, 2);
 }
 
-// Attention of one query of each hypothesis; its newest key and value are first written to their cell. Most of the time
-// goes into reading keys and values. So all heads of a token, which lie side by side, are read together, and
-// prefetched: tokens are far apart, and the hardware prefetches only what follows.
-template <class Number>
-static void attend(
-    const Stack& stack, const Places& p, void* all_cells, float* out, const float* queries, const float* newest,
-    long stride, long rows
-) {
-    const Space space((2 + stack.heads) * p.longest);
-    long* offsets = (long*)space.numbers;            // (longest) offsets of the visible cells
-    float* weights = space.numbers + 2 * p.longest;  // (heads, longest)
-    Number* cells = (Number*)all_cells;
-    const long dim = stack.dim, width = dim / stack.heads;
-    for (long row = 0; row < rows; row++, queries += stride, out += dim, newest += newest ? stride : 0) {
-        const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
-        const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * p.ancestors_stride : nullptr;
-        for (long i = 0; i < count; i++) {
-            const long place_offset = ancestors ? ancestors[i] * p.place_stride : 0;
-            offsets[i] = i * p.position_stride + sentence * p.sentence_stride + place_offset;
-        }
-        if (newest) {
-            Number* newest_cell = cells + offsets[count - 1];
-            for (long j = 0; j < 2 * dim; j++) newest_cell[j] = newest[j];
-        }
-        for (long i = 0; i < count; i++) {
-            prefetch(cells + offsets[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
-            prefetch(cells + offsets[i] + dim, dim * sizeof(Number));
-            for (long head = 0; head < stack.heads; head++) {
-                const Number* key = cells + offsets[i] + head * width;
-                float sum = 0;
-                for (long j = 0; j < width; j++) sum += queries[head * width + j] * (float)key[j];
-                weights[head * p.longest + i] = sum / std::sqrt((float)width);
-            }
-        }
-        for (long head = 0; head < stack.heads; head++) {
-            float *head_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
-            for (long i = 0; i < count; i++) largest = std::max(largest, head_weights[i]);
-            for (long i = 0; i < count; i++) total += head_weights[i] = exponential(head_weights[i] - largest);
-            for (long i = 0; i < count; i++) head_weights[i] /= total;
-        }
-        std::fill(out, out + dim, 0);
-        for (long i = 0; i < count; i++)
-            for (long head = 0; head < stack.heads; head++) {
-                const Number* value = cells + offsets[i] + dim + head * width;
-                const float weight = weights[head * p.longest + i];
-                for (long j = 0; j < width; j++) out[head * width + j] += weight * (float)value[j];
-            }
-    }
-}
-
 // Write z = x + y (without y, z is x and not written) and its layer norm.
 static void add_norm(
     float* z, float* out, const float* x, const float* y, const float* weight, const float* bias, long rows, long width,
@@ -113,6 +63,7 @@ struct Workspace {
     const Stack& stack;
     float *x, *normalized, *attended, *y, *wide;  // the last one for queries, keys and values, or the inner layer
     long rows;
+    std::vector<long> positions;
     const float* pending = nullptr;  // with pre-norm: the output of the sublayer before, which the next norm adds
     Space space;
 
@@ -121,6 +72,12 @@ struct Workspace {
           space(rows * (3 * stack.dim + std::max(3 * stack.dim, stack.layers->inner->outputs))) {
         const long size = rows * stack.dim;
         normalized = space.numbers, attended = normalized + size, y = attended + size, wide = y + size;
+        positions.reserve(rows);
+    }
+
+    void embed(const Embedding& embedding, long token, long position) {
+        embedding.write(x + positions.size() * stack.dim, token, position, stack.dim);
+        positions.push_back(position);
     }
 
     void multiply(const Product* product, const float* from, float* to, bool relu = false) const {
@@ -140,49 +97,98 @@ struct Workspace {
         }
     }
 
-    void feed_forward(const Layer& layer) {
-        sublayer(layer.norms[2], [&](const float* input) {
-            multiply(layer.inner, input, wide, stack.activation == Stack::RELU);
-            activate(stack, wide, rows);
-            multiply(layer.outer, wide, y);
-        });
-    }
-
-    void end() {
+    // Pass all rows through all layers. The functions write `attended` from `wide`: from queries, keys and values of
+    // these rows, or, in a decoder, from their queries for the source.
+    template <class Function, class SourceFunction>
+    void pass(Function attend, SourceFunction attend_source) {
+        for (long i = 0; i < stack.count; i++) {
+            const Layer& layer = stack.layers[i];
+            sublayer(layer.norms[0], [&](const float* input) {
+                multiply(layer.query_key_value, input, wide);
+                for (long row = 0; row < rows; row++) rotate(stack, wide + row * 3 * stack.dim, positions[row]);
+                attend(i);
+                multiply(layer.output, attended, y);
+            });
+            if (layer.query)
+                sublayer(layer.norms[1], [&](const float* input) {
+                    multiply(layer.query, input, wide);
+                    attend_source(i);
+                    multiply(layer.source_output, attended, y);
+                });
+            sublayer(layer.norms[2], [&](const float* input) {
+                multiply(layer.inner, input, wide, stack.activation == Stack::RELU);
+                activate(stack, wide, rows);
+                multiply(layer.outer, wide, y);
+            });
+        }
         if (!stack.is_pre_norm) return;
         add_norm(x, normalized, x, pending, stack.last_norm[0], stack.last_norm[1], rows, stack.dim, stack.epsilon);
         std::copy(normalized, normalized + rows * stack.dim, x);
     }
 };
 
-// Compute the hidden states of the newest token of each hypothesis. `places` are those of the target and those of the
-// source; `cells` has, for each layer, the cells of the target and those of the source.
+// Attention of one query of each hypothesis; with ancestors, its newest key and value are first written to their cell.
+// Most of the time goes into reading keys and values. So all heads of a token, which lie side by side, are read
+// together, and prefetched: tokens are far apart, and the hardware prefetches only what follows.
 template <class Number>
-static void decode(
-    const Stack& stack, const Embedding& embedding, const long* tokens, const Places (&places)[2], void* const* cells,
-    float* x, long rows
-) {
-    const auto position = [&](long row) { return places[0].lengths[places[0].rows[row] / places[0].beam] - 1; };
-    for (long row = 0; row < rows; row++)
-        embedding.write(x + row * stack.dim, tokens[places[0].rows[row]], position(row), stack.dim);
-    Workspace s(stack, x, rows);
-    for (const Layer* layer = stack.layers; layer < stack.layers + stack.count; layer++, cells += 2) {
-        s.sublayer(layer->norms[0], [&](const float* input) {
-            s.multiply(layer->query_key_value, input, s.wide);
-            for (long row = 0; row < rows; row++) rotate(stack, s.wide + row * 3 * stack.dim, position(row));
-            const float* newest = s.wide + stack.dim;
-            attend<Number>(stack, places[0], cells[0], s.attended, s.wide, newest, 3 * stack.dim, rows);
-            s.multiply(layer->output, s.attended, s.y);
-        });
-        s.sublayer(layer->norms[1], [&](const float* input) {
-            s.multiply(layer->query, input, s.wide);
-            attend<Number>(stack, places[1], cells[1], s.attended, s.wide, nullptr, stack.dim, rows);
-            s.multiply(layer->source_output, s.attended, s.y);
-        });
-        s.feed_forward(*layer);
+static void attend(const Workspace& s, const Places<Number>& p, long layer) {
+    const long heads = s.stack.heads, dim = s.stack.dim, width = dim / heads;
+    const Space space((2 + heads) * p.longest);
+    long* offsets = (long*)space.numbers;            // (longest) offsets of the visible cells
+    float* weights = space.numbers + 2 * p.longest;  // (heads, longest)
+    Number* cells = p.cells + layer * p.layer_stride * 2 * dim;
+    const long stride = p.ancestors ? 3 * dim : dim;
+    const float* queries = s.wide;
+    float* out = s.attended;
+    for (long row = 0; row < s.rows; row++, queries += stride, out += dim) {
+        const long sentence = p.rows[row] / p.beam, count = std::min(p.lengths[sentence], p.longest);
+        const int* ancestors = p.ancestors ? p.ancestors + p.rows[row] * 2 * p.longest : nullptr;
+        for (long i = 0; i < count; i++)
+            offsets[i] =
+                (i * p.position_stride + sentence * p.sentence_stride + (ancestors ? ancestors[i] : 0)) * 2 * dim;
+        if (ancestors) {
+            const float* newest = queries + dim;
+            Number* newest_cell = cells + offsets[count - 1];
+            for (long j = 0; j < 2 * dim; j++) newest_cell[j] = newest[j];
+        }
+        for (long i = 0; i < count; i++) {
+            prefetch(cells + offsets[std::min(i + AHEAD, count - 1)], dim * sizeof(Number));
+            prefetch(cells + offsets[i] + dim, dim * sizeof(Number));
+            for (long head = 0; head < heads; head++) {
+                const Number* key = cells + offsets[i] + head * width;
+                float sum = 0;
+                for (long j = 0; j < width; j++) sum += queries[head * width + j] * (float)key[j];
+                weights[head * p.longest + i] = sum / std::sqrt((float)width);
+            }
+        }
+        for (long head = 0; head < heads; head++) {
+            float *head_weights = &weights[head * p.longest], largest = -INFINITY, total = 0;
+            for (long i = 0; i < count; i++) largest = std::max(largest, head_weights[i]);
+            for (long i = 0; i < count; i++) total += head_weights[i] = exponential(head_weights[i] - largest);
+            for (long i = 0; i < count; i++) head_weights[i] /= total;
+        }
+        std::fill(out, out + dim, 0);
+        for (long i = 0; i < count; i++)
+            for (long head = 0; head < heads; head++) {
+                const Number* value = cells + offsets[i] + dim + head * width;
+                const float weight = weights[head * p.longest + i];
+                for (long j = 0; j < width; j++) out[head * width + j] += weight * (float)value[j];
+            }
     }
-    s.end();
 }
+
+template <class Number>
+void decode(
+    const Stack& stack, const Embedding& embedding, const long* tokens, const Places<Number>& target,
+    const Places<Number>& source, float* x, long rows
+) {
+    Workspace s(stack, x, rows);
+    for (const long* place = target.rows; place < target.rows + rows; place++)
+        s.embed(embedding, tokens[*place], target.lengths[*place / target.beam] - 1);
+    s.pass([&](long layer) { attend(s, target, layer); }, [&](long layer) { attend(s, source, layer); });
+}
+template decltype(decode<float>) decode<float>;
+template decltype(decode<Bfloat16>) decode<Bfloat16>;
 
 // Add the weights of all heads of a layer, from queries, keys, and log(sum(exp)) of the scores, times a factor.
 static void add_weights(const Source& source, const RowsAttention& a, float factor) {
@@ -204,47 +210,31 @@ static void add_weights(const Source& source, const RowsAttention& a, float fact
     }
 }
 
-void pass_rows(const Stack& stack, const RowsAttention& sentences, float* x, const Source* source) {
-    RowsAttention rows = sentences;
-    Workspace s(stack, x, rows.query_offsets[rows.sentences]);
-    rows.output = s.attended, rows.output_stride = stack.dim;
-    rows.logsumexp = s.normalized;  // (rows, heads), in a buffer that is not needed any more
-    RowsAttention cross = rows;
-    rows.queries = s.wide, rows.keys = s.wide + stack.dim, rows.values = s.wide + 2 * stack.dim;
-    rows.query_stride = rows.key_stride = 3 * stack.dim, rows.causal = source != nullptr;
-    if (source) {
-        cross.key_offsets = source->offsets, cross.query_stride = stack.dim, cross.longest = 0;
-        for (long i = 0; i < rows.sentences; i++)
-            cross.longest = std::max(cross.longest, source->offsets[i + 1] - source->offsets[i]);
-        cross.keys = source->keys_values, cross.values = source->keys_values + stack.dim;
-        cross.queries = s.wide, cross.key_stride = 2 * stack.dim;
+void pass_rows(
+    const Stack& stack, const Embedding& embedding, const Sentences& sentences, float* x, const Source* source
+) {
+    Workspace s(stack, x, sentences.rows());
+    for (long sentence = 0; sentence < sentences.count; sentence++) {
+        const long first = sentences.offsets[sentence], end = sentences.offsets[sentence + 1];
+        for (long row = first; row < end; row++) s.embed(embedding, sentences.ids[row], row - first);
     }
-    for (long layer = 0; layer < stack.count; layer++) {
-        const Layer& l = stack.layers[layer];
-        s.sublayer(l.norms[0], [&](const float* input) {
-            s.multiply(l.query_key_value, input, s.wide);
-            for (long sentence = 0; stack.rotations && sentence < rows.sentences; sentence++)
-                for (long row = rows.query_offsets[sentence]; row < rows.query_offsets[sentence + 1]; row++)
-                    rotate(stack, s.wide + row * 3 * stack.dim, row - rows.query_offsets[sentence]);
-            attend_rows(rows);
-            s.multiply(l.output, s.attended, s.y);
-        });
-        if (source)
-            s.sublayer(l.norms[1], [&](const float* input) {
-                const Product& product = *source->key_values[layer];
-                const long count = source->offsets[rows.sentences];
-                product.multiply(source->keys_values, source->memory, count);
-                s.multiply(l.query, input, s.wide);
-                attend_rows(cross);
-                if (source->weights) add_weights(*source, cross, 1.0f / (stack.count * stack.heads));
-                s.multiply(l.source_output, s.attended, s.y);
-            });
-        s.feed_forward(l);
-    }
-    s.end();
-}
-
-extern "C" {
-Decode* decode_fp32 = decode<float>;
-Decode* decode_bf16 = decode<Bfloat16>;
+    RowsAttention a{};
+    a.query_offsets = a.key_offsets = sentences.offsets, a.sentences = sentences.count, a.longest = sentences.longest();
+    a.heads = stack.heads, a.width = stack.dim / stack.heads, a.threads = 1, a.causal = source != nullptr;
+    a.output = s.attended, a.output_stride = stack.dim;
+    a.logsumexp = s.normalized;  // (rows, heads), in a buffer that is not needed any more
+    a.queries = s.wide, a.keys = s.wide + stack.dim, a.values = s.wide + 2 * stack.dim;
+    a.query_stride = a.key_stride = 3 * stack.dim;
+    const auto attend = [&](long) { attend_rows(a); };
+    if (!source) return s.pass(attend, attend);  // an encoder has no other attention
+    const Space keys_values(source->sentences.rows() * 2 * stack.dim);
+    RowsAttention cross = a;
+    cross.key_offsets = source->sentences.offsets, cross.longest = source->sentences.longest(), cross.causal = false;
+    cross.keys = keys_values.numbers, cross.values = keys_values.numbers + stack.dim;
+    cross.query_stride = stack.dim, cross.key_stride = 2 * stack.dim;
+    s.pass(attend, [&](long layer) {
+        source->key_values[layer]->multiply(keys_values.numbers, source->memory, source->sentences.rows());
+        attend_rows(cross);
+        if (source->weights) add_weights(*source, cross, 1.0f / (stack.count * stack.heads));
+    });
 }

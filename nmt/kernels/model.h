@@ -52,22 +52,6 @@ struct Output {  // of the decoder's hidden states
     }
 };
 
-// Write the embeddings (rows, dim) of sentences, which begin at these offsets; return offsets and sizes.
-static RowsAttention embed(
-    const Embedding& embedding, const Stack& stack, const long* ids, const long* offsets, long sentences, float* x
-) {
-    RowsAttention rows{};
-    rows.query_offsets = rows.key_offsets = offsets, rows.sentences = sentences, rows.threads = 1;
-    rows.heads = stack.heads, rows.width = stack.dim / stack.heads;
-    for (long sentence = 0; sentence < sentences; sentence++) {
-        const long first = offsets[sentence], end = offsets[sentence + 1];
-        rows.longest = std::max(rows.longest, end - first);
-        for (long row = first; row < end; row++)
-            embedding.write(x + row * stack.dim, ids[row], row - first, stack.dim);
-    }
-    return rows;
-}
-
 struct Model {
     Stack encoder, decoder;
     Embedding source, target;
@@ -76,8 +60,8 @@ struct Model {
     long has_bf16_cells;
 };
 
-// Return what is subtracted from logits (stride), which are -inf behind the vocabulary: log(sum(exp)) if `as_log_probs`,
-// else 0; but NaN if one of them is NaN, which a maximum would not keep.
+// Return what is subtracted from logits (stride), which are -inf behind the vocabulary: log(sum(exp)) if
+// `as_log_probs`, else 0; but NaN if one of them is NaN, which a maximum would not keep.
 static float normalizer_of(const float* logits, long vocabulary, long stride, bool as_log_probs) {
     Floats largest_in_lane = Floats{} - INFINITY;
     Ints not_numbers{};

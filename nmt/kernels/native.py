@@ -124,10 +124,14 @@ class ModelArguments(ctypes.Structure):
     )  # fmt: skip
 
 
+class SentencesArguments(ctypes.Structure):
+    _fields_ = (("ids", _POINTER), ("offsets", _POINTER), ("count", _LONG))
+
+
 class _Pairs(ctypes.Structure):
     _fields_ = (
-        *((name, _POINTER) for name in ("source_ids", "source_offsets", "target_ids", "labels", "target_offsets")),
-        ("count", _LONG), ("log_probs", _POINTER), ("weights", _POINTER),
+        ("sources", SentencesArguments), ("targets", SentencesArguments),
+        ("labels", _POINTER), ("log_probs", _POINTER), ("weights", _POINTER),
     )  # fmt: skip
 
 
@@ -178,8 +182,11 @@ class NativeModel:
         sizes = [with_attention * s * t for s, t in zip(sources, targets, strict=True)]
         log_probs, weights = np.empty(len(labels), np.float32), np.zeros(sum(sizes), np.float32)
         arguments = self.arguments(max(*sources, *targets))
-        arrays = map(address, (ids, source_offsets, target_ids, labels, target_offsets))
-        batch = _Pairs(*arrays, len(pairs), address(log_probs), address(weights) if with_attention else None)
+        batch = _Pairs(
+            sources=SentencesArguments(address(ids), address(source_offsets), len(pairs)),
+            targets=SentencesArguments(address(target_ids), address(target_offsets), len(pairs)),
+            labels=address(labels), log_probs=address(log_probs), weights=address(weights) if with_attention else None,
+        )  # fmt: skip
         checked(self._force(ctypes.byref(arguments), ctypes.byref(batch)))
         results = np.split(log_probs, target_offsets[1:-1]), np.split(weights, np.cumsum(sizes)[:-1])
         return [

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nmt.kernels.compiling import checked, library
 from nmt.kernels.constant_products import Floats, address, empty
-from nmt.kernels.native import ENCODER_ROWS, NativeModel
+from nmt.kernels.native import ENCODER_ROWS, NativeModel, SentencesArguments
 
 # The finished hypotheses of each sentence: ids with `<s>`, then arbitrary ids, log-probabilities, and lengths with
 # `</s>`; a length is 0 where there is no hypothesis.
@@ -70,7 +70,7 @@ class _Beams(ctypes.Structure):
 
 class _Search(ctypes.Structure):
     _fields_ = (
-        ("ids", _POINTER), ("offsets", _POINTER), ("source_lengths", _POINTER), ("longest", _LONG),
+        ("sources", SentencesArguments), ("source_lengths", _POINTER), ("longest", _LONG),
         ("beams", _Beams), ("rules", _Rules), ("required", _POINTER), ("noise", _POINTER),
         ("models", _POINTER), ("count", _LONG), ("cells", _POINTER),
     )  # fmt: skip
@@ -96,14 +96,15 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     state["limits"][:] = batch.limits
     needs_argmax_only = not rules.log_probs and not rules.no_repeat_ngram
     is_screened = needs_argmax_only and len(models) == 1 and batch.prefixes is None
-    arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
+    model_arguments = [model.arguments(max(longest, positions), is_screened) for model in models]
     cells = [_cells(model, count * (longest + positions * beam)) for model in models]
     penalties, required = np.array(rules.penalties, np.float32), _required(batch)
     assert batch.noise is None or batch.noise.shape == (count, beam, positions)
-    model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, arguments))
+    model_pointers = (_POINTER * len(models))(*map(ctypes.addressof, model_arguments))
     cell_pointers = (_POINTER * len(models))(*map(address, cells))
-    search = _Search(
-        ids=address(ids), offsets=address(offsets), source_lengths=address(source_lengths), longest=longest,
+    arguments = _Search(
+        sources=SentencesArguments(address(ids), address(offsets), count),
+        source_lengths=address(source_lengths), longest=longest,
         beams=_Beams(*map(address, state.values()), count, beam, best, positions),
         rules=_Rules(
             address(penalties), 1 if rules.extends_each else beam + 1, rules.growth_divisor, rules.extends_each,
@@ -114,8 +115,8 @@ def search(models: Sequence[NativeModel], batch: SearchBatch, sizes: tuple[int, 
     )  # fmt: skip
     loaded = library()
     assert loaded is not None
-    checked(loaded.begin_search(ctypes.byref(search), _LONG(ENCODER_ROWS)))
-    while checked(loaded.continue_search(ctypes.byref(search), _LONG(_STEPS))):
+    checked(loaded.begin_search(ctypes.byref(arguments), _LONG(ENCODER_ROWS)))
+    while checked(loaded.continue_search(ctypes.byref(arguments), _LONG(_STEPS))):
         pass
     lengths = state["finished_lengths"]
     tokens = state["finished_tokens"][:, :, : lengths.max()]

@@ -1,8 +1,6 @@
 // Greedy search, beam search and sampling, with one model or several.
 #include "model.h"
 
-#include <vector>
-
 struct Beams {  // B sentences, K = beam, n = best, P = positions: shapes are those of `nmt.decoding.beam.Beams`
     float* log_probs;
     long *tokens, *lengths, *limits;
@@ -40,12 +38,15 @@ struct Candidate {
     float log_prob;
     long parent, token;
 };
+constexpr Candidate NONE = {-INFINITY, 0, EOS};
 
-// Insert into a list in descending order, after equal candidates; the last candidate is dropped.
-static void insert(std::vector<Candidate>& list, const Candidate& candidate) {
-    auto at = list.end() - 1;
-    for (; at > list.begin() && candidate.log_prob > at[-1].log_prob; at--) *at = at[-1];
+// Insert into `count` candidates in descending order, after equal ones, if one is smaller; the last one is dropped.
+static inline bool insert(Candidate* list, long count, const Candidate& candidate) {
+    Candidate* at = list + count - 1;
+    if (!(candidate.log_prob > at->log_prob)) return false;
+    for (; at > list && candidate.log_prob > at[-1].log_prob; at--) *at = at[-1];
     *at = candidate;
+    return true;
 }
 
 struct Rules {  // see `SearchRules`; candidates: of each hypothesis
@@ -54,21 +55,18 @@ struct Rules {  // see `SearchRules`; candidates: of each hypothesis
     float margin, temperature, top_p;  // temperature: of sampling, else 0
 };
 
-// Fill the list with the largest logits and their tokens, or with the forced token only.
-static void best_tokens(const float* logits, long forced, long stride, std::vector<Candidate>& list) {
-    std::fill(list.begin(), list.end(), Candidate{-INFINITY, 0, EOS});
+// Fill the list of `count` candidates with the largest logits and their tokens, or with the forced token only.
+static void best_tokens(const float* logits, long forced, long stride, Candidate* list, long count) {
+    std::fill_n(list, count, NONE);
     if (forced >= 0) {
         list[0] = {logits[forced], 0, forced};
         return;
     }
-    const auto consider = [&](long token) {
-        if (logits[token] > list.back().log_prob) insert(list, {logits[token], 0, token});
-    };
-    long i = EOS;
-    for (; i % LANES; i++) consider(i);
-    for (; i < stride; i += LANES)
-        if (any(*(const Floats*)(logits + i) > list.back().log_prob))
-            for (long token = i; token < i + LANES; token++) consider(token);
+    long token = EOS;
+    for (; token % LANES; token++) insert(list, count, {logits[token], 0, token});
+    for (; token < stride; token += LANES)
+        if (any(*(const Floats*)(logits + token) > list[count - 1].log_prob))
+            for (long i = token; i < token + LANES; i++) insert(list, count, {logits[i], 0, i});
 }
 
 // The token into whose share of [0, 1) a number falls, see `nmt.decoding.beam.draw`.
@@ -97,29 +95,23 @@ static long draw(const float* logits, long vocabulary, float number, const Rules
     return std::min(token, last);
 }
 
-// Beam search, as `nmt.decoding.beam.advance`. `places` are those of active hypotheses, ascending, with the best next
+// Beam search, as `nmt.decoding.beam.advance`. `places` are those of active hypotheses, ascending, `next` the best next
 // tokens of each. The margin of an exact search is infinite. A sentence with NaN gets no hypothesis.
-static void advance(
-    const Beams& b, const std::vector<long>& places, const float* next_log_probs, const long* next_tokens,
-    const Rules& rules
-) {
+static void advance(const Beams& b, const std::vector<long>& places, const Candidate* next, const Rules& rules) {
     std::vector<Candidate> list(2 * b.beam);
     std::vector<int> before(b.beam * 2 * b.positions);
     for (auto at = places.begin(); at < places.end();) {
         const long sentence = *at / b.beam, length = b.lengths[sentence];
-        const Candidate none = {-INFINITY, 0, EOS};
         bool are_numbers = true;
-        std::fill(list.begin(), list.end(), none);
-        for (; at < places.end() && *at / b.beam == sentence; at++) {
+        std::fill(list.begin(), list.end(), NONE);
+        for (; at < places.end() && *at / b.beam == sentence; at++, next += rules.candidates)
             for (long i = 0; i < rules.candidates; i++) {
-                const float log_prob = b.log_probs[*at] + next_log_probs[i];
+                const float log_prob = b.log_probs[*at] + next[i].log_prob;
                 are_numbers &= log_prob == log_prob;
-                if (!(log_prob > list.back().log_prob)) break;  // nor are the other candidates
-                insert(list, {log_prob, *at % b.beam, next_tokens[i]});
+                // the other candidates are no better
+                if (!insert(list.data(), list.size(), {log_prob, *at % b.beam, next[i].token})) break;
             }
-            next_log_probs += rules.candidates, next_tokens += rules.candidates;
-        }
-        if (!are_numbers) std::fill(list.begin(), list.end(), none), b.forget(sentence);
+        if (!are_numbers) std::fill(list.begin(), list.end(), NONE), b.forget(sentence);
         float* finished = b.finished + sentence * b.best;
         for (long rank = 0; rank < b.beam && list[rank].log_prob > -INFINITY; rank++) {
             const float normalized = list[rank].log_prob / rules.penalties[length];
@@ -137,15 +129,16 @@ static void advance(
         for (long row = 0; row < 2 * b.beam; row++)
             std::copy_n(history + row * b.positions, length, &before[row * b.positions]);
         long place = 0, active = 0;
-        for (const Candidate& next : list) {
-            if (place == b.beam || next.token == EOS) continue;
-            const bool is_kept = next.log_prob > bound && next.log_prob >= least;
+        for (const Candidate& candidate : list) {
+            if (place == b.beam || candidate.token == EOS) continue;
+            const bool is_kept = candidate.log_prob > bound && candidate.log_prob >= least;
             active += is_kept;
             for (long row = 0; row < 2; row++)
                 std::copy_n(
-                    &before[(2 * next.parent + row) * b.positions], length, history + (2 * place + row) * b.positions
+                    &before[(2 * candidate.parent + row) * b.positions], length,
+                    history + (2 * place + row) * b.positions
                 );
-            b.extend(sentence, place++, is_kept ? next.log_prob : -INFINITY, next.token);
+            b.extend(sentence, place++, is_kept ? candidate.log_prob : -INFINITY, candidate.token);
         }
         for (; place < b.beam; place++) b.extend(sentence, place, -INFINITY, 0);
         b.lengths[sentence] += active > 0;
@@ -153,15 +146,13 @@ static void advance(
 }
 
 // Greedy search and sampling, as `nmt.decoding.beam.extend_each`.
-static void extend_each(
-    const Beams& b, const std::vector<long>& places, const float* next_log_probs, const long* tokens
-) {
+static void extend_each(const Beams& b, const std::vector<long>& places, const Candidate* next) {
     for (auto at = places.begin(); at < places.end();) {
         const long sentence = *at / b.beam;
         long active = 0;
-        for (; at < places.end() && *at / b.beam == sentence; at++) {
-            const long place = *at % b.beam, token = *tokens++;
-            const float log_prob = b.log_probs[*at] + *next_log_probs++;
+        for (; at < places.end() && *at / b.beam == sentence; at++, next++) {
+            const long place = *at % b.beam, token = next->token;
+            const float log_prob = b.log_probs[*at] + next->log_prob;
             const bool is_number = log_prob > -INFINITY, is_active = is_number && token != EOS;
             if (is_number && !is_active) b.finish(sentence, place, log_prob, b.history_of(sentence, place));
             b.extend(sentence, place, is_active ? log_prob : -INFINITY, token);
@@ -172,7 +163,7 @@ static void extend_each(
 }
 
 struct Search {
-    const long *ids, *offsets;  // of all sources, one after the other; (B + 1) first id of each, and the number of ids
+    Sentences sources;
     const long *source_lengths, longest;  // (B); the greatest of them
     Beams beams;
     Rules rules;
@@ -182,14 +173,7 @@ struct Search {
     long count;          // of models, whose probabilities are averaged
     void* const* cells;  // of each model and layer: of the sources (B, longest), then of the targets (P, B, K)
 
-    // The cells of a layer, of so many bytes each.
-    char* of_source(long model, long layer, long bytes) const {
-        const long of_targets = beams.positions * beams.sentences * beams.beam;
-        return (char*)cells[model] + layer * (beams.sentences * longest + of_targets) * bytes;
-    }
-    char* of_target(long model, long layer, long bytes) const {
-        return of_source(model, layer, bytes) + beams.sentences * longest * bytes;
-    }
+    long cells_of_layer() const { return beams.sentences * (longest + beams.positions * beams.beam); }
 
     // The only token that may follow a hypothesis, -1 if there are several.
     long forced(long place) const {
@@ -197,6 +181,9 @@ struct Search {
         const long token = required ? required[sentence * beams.positions + length - 1] : -1;
         return token < 0 && beams.limits[sentence] == length ? EOS : token;
     }
+
+    // The number in [0, 1) with which the next token of a hypothesis is drawn.
+    float number_of(long place) const { return noise[place * beams.positions + beams.lengths[place / beams.beam] - 1]; }
 
     // Set the logits of tokens that would repeat an n-gram of a hypothesis to -inf.
     void forbid_repeated(float* logits, long place) const {
@@ -212,15 +199,14 @@ struct Search {
 template <class Number>
 static void encode_sources(const Search& s, long model, long first, long end) {
     const Model& m = *s.models[model];
-    const long dim = m.encoder.dim, begin = s.offsets[first], count = s.offsets[end] - begin;
+    const long dim = m.encoder.dim, begin = s.sources.offsets[first], count = s.sources.offsets[end] - begin;
     const Space memory(count * dim), keys_values(count * 2 * dim);
     std::vector<long> offsets;
-    for (long sentence = first; sentence <= end; sentence++) offsets.push_back(s.offsets[sentence] - begin);
-    const auto rows = embed(m.source, m.encoder, s.ids + begin, offsets.data(), end - first, memory.numbers);
-    pass_rows(m.encoder, rows, memory.numbers, nullptr);
+    for (long sentence = first; sentence <= end; sentence++) offsets.push_back(s.sources.offsets[sentence] - begin);
+    pass_rows(m.encoder, m.source, {s.sources.ids + begin, offsets.data(), end - first}, memory.numbers, nullptr);
     for (long layer = 0; layer < m.decoder.count; layer++) {
         m.key_values[layer]->multiply(keys_values.numbers, memory.numbers, count);
-        Number* cells = (Number*)s.of_source(model, layer, 2 * dim * sizeof(Number));
+        Number* cells = (Number*)s.cells[model] + layer * s.cells_of_layer() * 2 * dim;
         for (long sentence = first; sentence < end; sentence++) {
             const float* source = keys_values.numbers + offsets[sentence - first] * 2 * dim;
             Number* cell = cells + sentence * s.longest * 2 * dim;
@@ -230,20 +216,19 @@ static void encode_sources(const Search& s, long model, long first, long end) {
 }
 
 // The hidden states of a model for the newest tokens of hypotheses.
+template <class Number>
 static void decode_rows(const Search& s, long model, const std::vector<long>& rows, float* x) {
     const Beams& b = s.beams;
     const Model& m = *s.models[model];
-    const long dim = m.decoder.dim, bytes = 2 * dim * (m.has_bf16_cells ? 2 : 4);
-    std::vector<void*> cells;
-    for (long layer = 0; layer < m.decoder.count; layer++)
-        cells.push_back(s.of_target(model, layer, bytes)), cells.push_back(s.of_source(model, layer, bytes));
-    const Places places[2] = {
-        {rows.data(), b.lengths, b.history + b.positions, b.sentences * b.beam * 2 * dim, b.beam * 2 * dim, 2 * dim,
-         2 * b.positions, b.beam, b.positions},
-        {rows.data(), s.source_lengths, nullptr, 2 * dim, s.longest * 2 * dim, 0, 0, b.beam, s.longest},
+    Number* cells = (Number*)s.cells[model];
+    const Places<Number> source = {
+        rows.data(), s.source_lengths, nullptr, b.beam, s.longest, cells, s.cells_of_layer(), 1, s.longest,
     };
-    Decode* decode = m.has_bf16_cells ? decode_bf16 : decode_fp32;
-    decode(m.decoder, m.target, b.tokens, places, cells.data(), x, rows.size());
+    const Places<Number> target = {
+        rows.data(), b.lengths, b.history + b.positions, b.beam, b.positions,
+        cells + b.sentences * s.longest * 2 * m.decoder.dim, s.cells_of_layer(), b.sentences * b.beam, b.beam,
+    };
+    decode(m.decoder, m.target, b.tokens, target, source, x, rows.size());
 }
 
 // log(exp(x) + exp(y)), NaN if one of them is.
@@ -273,13 +258,6 @@ static void mean_logits(
     }
 }
 
-// A drawn token of a row, with its logit.
-static Candidate drawn(const Search& s, const float* logits, long place, long vocabulary) {
-    const float number = s.noise[place * s.beams.positions + s.beams.lengths[place / s.beams.beam] - 1];
-    const long token = draw(logits, vocabulary, number, s.rules);
-    return {logits[token], 0, token};
-}
-
 // Extend all hypotheses by at most `steps` tokens; return whether any is active.
 static bool advance_all(const Search& s, long steps) {
     const Beams& b = s.beams;
@@ -289,9 +267,8 @@ static bool advance_all(const Search& s, long steps) {
     long dims = 0;
     for (long m = 0; m < s.count; m++) dims += s.models[m]->decoder.dim;
     const Space states(most * dims), logits(block * stride), others(s.count > 1 ? block * stride : 0);
-    std::vector<long> rows, tokens;
-    std::vector<float> log_probs;
-    std::vector<Candidate> best(rules.candidates);
+    std::vector<long> rows;
+    std::vector<Candidate> best;
     for (;; steps--) {
         rows.clear();
         for (long place = 0; place < most; place++)
@@ -300,29 +277,29 @@ static bool advance_all(const Search& s, long steps) {
         if (!count || !steps) return count;
         std::vector<float*> hidden;
         float* x = states.numbers;
-        for (long m = 0; m < s.count; x += count * s.models[m++]->decoder.dim)
-            decode_rows(s, m, rows, x), hidden.push_back(x);
-        log_probs.resize(count * rules.candidates), tokens.resize(log_probs.size());
-        for (long row = 0; row < count; row++) {
+        for (long m = 0; m < s.count; x += count * s.models[m++]->decoder.dim) {
+            hidden.push_back(x);
+            (s.models[m]->has_bf16_cells ? decode_rows<Bfloat16> : decode_rows<float>)(s, m, rows, x);
+        }
+        best.resize(count * rules.candidates);
+        Candidate* next = best.data();
+        for (long row = 0; row < count; row++, next += rules.candidates) {
             if (row % block == 0)
                 mean_logits(s, hidden, row, std::min(block, count - row), logits.numbers, others.numbers);
             float* row_logits = logits.numbers + row % block * stride;
             const float normalizer = normalizer_of(row_logits, vocabulary, stride, rules.as_log_probs);
-            const long forced = s.forced(rows[row]);
-            if (forced < 0) s.forbid_repeated(row_logits, rows[row]);
-            if (rules.temperature && forced < 0 && normalizer == normalizer)
-                best[0] = drawn(s, row_logits, rows[row], vocabulary);
-            else
-                best_tokens(row_logits, forced, stride, best);
-            for (long i = 0; i < rules.candidates; i++) {
-                log_probs[row * rules.candidates + i] = best[i].log_prob - normalizer;
-                tokens[row * rules.candidates + i] = best[i].token;
-            }
+            const long place = rows[row];
+            long forced = s.forced(place);
+            if (forced < 0) s.forbid_repeated(row_logits, place);
+            if (forced < 0 && rules.temperature && normalizer == normalizer)
+                forced = draw(row_logits, vocabulary, s.number_of(place), rules);
+            best_tokens(row_logits, forced, stride, next, rules.candidates);
+            for (long i = 0; i < rules.candidates; i++) next[i].log_prob -= normalizer;
         }
         if (rules.extends_each)
-            extend_each(b, rows, log_probs.data(), tokens.data());
+            extend_each(b, rows, best.data());
         else
-            advance(b, rows, log_probs.data(), tokens.data(), rules);
+            advance(b, rows, best.data(), rules);
     }
 }
 
@@ -331,8 +308,9 @@ extern "C" {
 long begin_search(const Search& s, long tokens) {
     return unless_out_of_ram([&] {
         const Beams& b = s.beams;
+        const long* offsets = s.sources.offsets;
         for (long first = 0, end = 0; first < b.sentences; first = end) {
-            while (end < b.sentences && (end == first || s.offsets[end + 1] - s.offsets[first] <= tokens)) end++;
+            while (end < b.sentences && (end == first || offsets[end + 1] - offsets[first] <= tokens)) end++;
             for (long m = 0; m < s.count; m++)
                 (s.models[m]->has_bf16_cells ? encode_sources<Bfloat16> : encode_sources<float>)(s, m, first, end);
         }

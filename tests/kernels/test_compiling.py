@@ -7,7 +7,9 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -57,14 +59,25 @@ def test_kernels_are_compiled_once_for_each_processor(cache: Path, monkeypatch: 
 
 @needs_native
 @pytest.mark.parametrize("size", [0, 5000])
-def test_truncated_library_is_compiled_again(cache: Path, size: int) -> None:
+def test_truncated_library_is_compiled_again(cache: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by two processes, here threads, that find it at a time."""
     compile_or_load()
     (made,) = cache.iterdir()
-    content = made.read_bytes()
+    content, barrier, digest = made.read_bytes(), Barrier(2), compiling._digest
+
+    def digest_for_both(path: Path) -> str:
+        found = digest(path)
+        if path == made:
+            barrier.wait(60)
+        return found
+
     made.unlink()  # the process has mapped this file
     made.write_bytes(content[:size])
     made.chmod(0o700)
-    assert compile_or_load().answer() == 42
+    monkeypatch.setattr(compiling, "_digest", digest_for_both)
+    with ThreadPoolExecutor() as threads:
+        both = [threads.submit(compile_or_load) for _ in range(2)]
+    assert [library.result().answer() for library in both] == [42, 42]
     (again,) = cache.iterdir()
     assert again.stat().st_size == len(content)
 

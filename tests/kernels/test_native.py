@@ -115,6 +115,7 @@ def test_products_in_int8_are_precise_to_hundredths(inputs: int) -> None:
     assert (product_or_skip(weight, bias, "int8")(x[5:6]).double() - found[5]).abs().max() == 0, (
         "no row affects another"
     )
+    assert product_of(torch.zeros(64, 2**17 + 16), None, "int8") is None, "sums might not fit in 32 bits"
 
 
 @needs_native
