@@ -217,8 +217,12 @@ def without_marks(text: str, start: int, end: int) -> tuple[int, int]:
 
 def recased(line: Line, source: str, terms: Sequence[str], language: str) -> Line:
     """Return a translation in the letter case of its source, except for its terms."""
-    patterns = [whole_word(term).pattern for term in sorted(terms, key=len, reverse=True)]
-    pieces = re.split(f"({'|'.join(patterns)})", line.text) if terms else [line.text]
+    spans = [match.span() for term in terms for match in whole_word(term).finditer(line.text)]
+    cuts = [0]
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):  # the longest of those that overlap
+        if start >= cuts[-1]:
+            cuts += [start, end]
+    pieces = [line.text[start:end] for start, end in pairwise([*cuts, len(line.text)])]
     cased = [piece if index % 2 else restored_case(piece, source, language) for index, piece in enumerate(pieces)]
     return line._replace(text="".join(cased))
 

@@ -108,10 +108,13 @@ class ResumableFile(StreamOutput):
 
     def _write_record(self) -> None:
         new = self.record_file.with_name(f"{self.record_file.name}.new")
-        with disk_errors(self.record_file):
-            with open(new, "w", encoding="utf-8", opener=regular_file) as stream:
+        with disk_errors(self.record_file), open(new, "w", encoding="utf-8", opener=regular_file) as stream:
+            try:
                 stream.write(json.dumps(self._record, ensure_ascii=False))
-            new.replace(self.record_file)
+                stream.flush()
+                new.replace(self.record_file)
+            finally:
+                new.unlink(missing_ok=True)
 
 
 @contextmanager

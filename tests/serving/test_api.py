@@ -22,6 +22,7 @@ from nmt.text.words import words
 from nmt.translation.documents.translating import translate_html
 from nmt.translation.translator import Translator
 from tests.builders import tiny_loaded_model
+from tests.time_limit import seconds_of_the_processor
 
 TEXTS = st.lists(
     st.sampled_from(
@@ -98,6 +99,8 @@ def test_languages_are_found_in_any_spelling_and_others_are_refused(service: Ser
     ):  # fmt: skip
         with pytest.raises(RequestError, match=message):
             answer(service, "a", source=source, target=target)
+    with seconds_of_the_processor():
+        service.direction(FileRequest(source="auto", target="it"), ["<" * 200_000])
 
 
 def test_models_of_several_directions_serve_together(translator: Translator) -> None:
@@ -126,6 +129,7 @@ def test_language_of_a_document_is_that_of_its_texts(
     for name, data in (
         ("a.docx", saved.getvalue()), ("a.txt", text.encode("utf-16")),
         ("a.html", f"<script>{'le chat et le chien '* 99}</script>{text}".encode()),
+        ("a.xlf", b'<xliff><file source-language="en-US"><trans-unit><source>OK</source></trans-unit></file></xliff>'),
     ):  # fmt: skip
         document = both.translate_file(FileRequest(source="auto", target="it"), name, data, Event())
         assert document == service.translate_file(FileRequest(source="en", target="it"), name, data, Event())

@@ -320,6 +320,10 @@ def test_typography_does_not_change_terms() -> None:
 def test_terms_keep_their_case_as_whole_words() -> None:
     made = recased(Line("un gatto, il gatto rosso, gattone"), "A CAT, CATS", ["gatto", "gatto rosso"], "it")
     assert made.text == "UN gatto, IL gatto rosso, GATTONE"
+    terms = [chr(97 + index // 26) + chr(97 + index % 26) for index in range(100)]
+    with seconds_of_the_processor():  # patterns are compiled for each term, not for all terms of each line
+        for index in range(30):
+            assert recased(Line(" ".join(terms)), "A CAT", terms[index:], "it").text.split()[index:] == terms[index:]
 
 
 def test_no_space_is_inside_of_brackets_that_are_items() -> None:

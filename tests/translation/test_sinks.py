@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -195,7 +196,9 @@ def test_new_file_follows_the_umask(tmp_path: Path, umask: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_interrupted_file_without_output_leaves_nothing_behind(tmp_path: Path, count: int) -> None:
+def test_interrupted_file_without_output_leaves_nothing_behind(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "out.txt"
     file.write_text("before")
     interrupted(file, count)
@@ -204,6 +207,9 @@ def test_interrupted_file_without_output_leaves_nothing_behind(tmp_path: Path, c
         raise KeyboardInterrupt
     with pytest.raises(TypeError), resumable_file(file, FINGERPRINT) as output:
         output.write([b"a line"], None)  # type: ignore[arg-type]  # fails as on a full disk, after the first record
+    monkeypatch.setattr("nmt.translation.sinks.json.dumps", Mock(side_effect=OSError("a full disk")))  # in the record
+    with pytest.raises(DataError), resumable_file(file, FINGERPRINT) as output:
+        output.write([b"a line"], b"")
     assert len(os.listdir(tmp_path)) == (3 if count else 1)
     assert file.read_text() == "before"
 

@@ -43,7 +43,7 @@ def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
         for name, language in zip(names, languages, strict=False):
             stated = element.get(name) or language
             if language and primary_code(stated) != primary_code(language):
-                message = f'{name}="{stated}", but the model translates {" to ".join(languages)}'
+                message = f'{name}="{stated}", but the model translates {" to ".join(languages).lstrip()}'
                 raise DataError(f"{content.name}:{element.sourceline}: {message}")
             element.set(name, stated)
     for unit in list(tree.iter("{*}trans-unit", "{*}segment")):

@@ -7,7 +7,8 @@ from lxml import etree
 
 from nmt.errors import DataError
 from nmt.text.items import Line
-from nmt.translation.documents.document import Document
+from nmt.translation.documents.document import Document, ReadOptions
+from nmt.translation.documents.translating import read_document
 from tests.translation.documents import writing
 from tests.translation.documents.writing import texts, translated
 
@@ -183,6 +184,12 @@ def test_unit_without_source_is_named_and_stays() -> None:
 def test_damaged_file_is_an_error_with_its_line(text: str, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         read(text)
+
+
+def test_target_language_is_checked_where_the_source_language_is_unknown() -> None:
+    data = NEW.replace("srcLang", 'trgLang="fr" srcLang').encode()
+    with pytest.raises(DataError, match='"fr", but the model translates to it'):
+        read_document(data, "a.xlf", ReadOptions("xliff", languages=("", "it")))
 
 
 def test_text_beside_the_code_of_an_icu_message_is_translated() -> None:
