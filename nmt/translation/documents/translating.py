@@ -98,7 +98,7 @@ def translate_document(
         stay = "stays as it is" if len(places) == 1 else "stay as they are"
         warnings.append(f"{counted(len(places), noun)} {rest} {stay}: {first_few(places)}")
     lost = {line for line, translation in by_line.items() if any(translation.diff)}
-    differing = [place for text, place in entries if not lost.isdisjoint(lines_in(text))]
+    differing = [place for text, place in entries if lost and not lost.isdisjoint(lines_in(text))]
     return data, warnings + ([differing_at("text", differing)] if differing else [])
 
 
