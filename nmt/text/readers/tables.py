@@ -65,9 +65,9 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
         return
     lines = (f"{line}\n" for line in read_lines(path))
     sample = list(islice(lines, _SAMPLE))
-    stated = re.match(r'"?sep=([^" \n])', "".join(sample[:1]))  # a line of Excel
+    stated = re.match(r'"?sep=([^"\w \n\\]?)', "".join(sample[:1]))  # a line of Excel; words and `\t` are no delimiter
     begin = first = 2 if stated else 1
-    delimiter = stated[1] if stated else delimiter_of(sample)
+    delimiter = (stated and stated[1]) or delimiter_of(sample)
     records = csv.reader(chain(sample[first - 1 :], lines), delimiter=delimiter, strict=True)
     try:
         for cells in records:

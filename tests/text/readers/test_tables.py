@@ -97,6 +97,8 @@ def test_delimiter_is_the_regular_one_also_after_the_line_of_excel(tmp_path: Pat
     assert found == [(*pair, number) for number, pair in enumerate(pairs, start=2 if first else 1)]
     if first:  # commas are as regular
         assert rows(tmp_path, first.format(";") + "a, b;c, d\n" * 9)[-1] == ("a, b", "c, d", 10)
+    for unclear in ("sep=", "sep= ", "sep=\\t"):
+        assert rows(tmp_path, f"{unclear}\na{delimiter}b\n") == [("a", "b", 2)]
 
 
 @pytest.mark.parametrize(("line", "delimiter"), [("a;b;c, d\n", ";"), ("text\n", ","), ("", ","), ('"a;b",c\n', ",")])
