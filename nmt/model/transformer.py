@@ -69,7 +69,7 @@ class Transformer(Computing):
         For notebooks and tests: training calls `loss`, a search `encode` and `decode_step`. The mask (B, S) is True at
         tokens; if None, all ids except padding are tokens. Targets are padded at their ends, where logits are 0.
         """
-        is_token = source != PAD if source_mask is None else source_mask
+        is_token = source != PAD if source_mask is None else source_mask.bool()
         sides = (
             Rows.of([row[is_kept].tolist() for row, is_kept in zip(ids, mask, strict=True)]).to(ids.device)
             for ids, mask in ((source, is_token), (target, target != PAD))

@@ -146,7 +146,8 @@ def test_output_does_not_depend_on_other_sentences_and_padding_length(
         alone = model(torch.tensor([sentence]), None, torch.tensor([[2, *reversed(sentence)]]))
         torch.testing.assert_close(together[i, : len(sentence) + 1], alone[0], rtol=0, atol=1e-11)
     after_padding = torch.nn.functional.pad(source, (2, 0), value=PAD)
-    torch.testing.assert_close(model(after_padding, after_padding != PAD, target), together, rtol=0, atol=1e-11)
+    for mask in (after_padding != PAD, (after_padding != PAD).long()):
+        torch.testing.assert_close(model(after_padding, mask, target), together, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("changes", OTHER_VARIANTS, ids=str)
