@@ -22,13 +22,13 @@ from nmt.text.words import linked_spans
 from nmt.translation.documents.document import COLUMN_FORMATS, SPACES, Content, ReadOptions
 from nmt.translation.documents.recognizing import ENDINGS, recognized_format
 from nmt.translation.documents.translating import TranslateBatches, html_document, read_document, translate_document
+from nmt.translation.documents.xliff import stated_source
 from nmt.translation.options import TranslateOptions
 from nmt.translation.result import Translation
 from nmt.translation.translator import Translator
 
 _LIBRETRANSLATE = {"zt": "zh-Hant", "pb": "pt-BR"}  # codes of its own
 _TAG = re.compile(r"<[^<>]*>")
-_STATED = re.compile(rb"\s(?:source-language|srcLang)\s*=\s*[\"']([\w-]+)")  # the language of XLIFF
 _COMPRESSED = re.compile(rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, zstd
 # Endings of the documents that are translated; no request names a column.
 FILE_ENDINGS = [".txt", *(ending for ending, format_ in ENDINGS.items() if format_ not in COLUMN_FORMATS)]
@@ -141,8 +141,8 @@ class Service:
             raise RequestError(400, f"{name}: documents of this format are not translated") from None
         if format_ in COLUMN_FORMATS:
             raise RequestError(400, f"{name}: the format {format_} is not translated here: its column is unknown")
-        if request.source == "auto" and format_ == "xliff" and (stated := _STATED.search(data)):
-            request = FileRequest(source=stated[1].decode(), target=request.target)
+        if request.source == "auto" and format_ == "xliff" and (stated := stated_source(data)):
+            request = FileRequest(source=stated, target=request.target)
         to_detect = _beginning(data, name, ReadOptions(format_, languages=("", self._known(request.target))))
         direction, _ = self.direction(request, to_detect)
         queue = self.queues[direction]

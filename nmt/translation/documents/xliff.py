@@ -24,9 +24,16 @@ _OPENING, _CLOSING = {"bpt", "bx", "sc", "sm"}, {"ept", "ex", "ec", "em"}
 _ANGULAR = re.compile(r"(START|CLOSE)_(\w+)")
 _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _LANGUAGES = (("source-language", "target-language"), ("srcLang", "trgLang"))
+_SOURCE = re.compile(rf"\s(?:{'|'.join(source for source, _ in _LANGUAGES)})\s*=\s*[\"']([\w-]+)".encode())
 _DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>\s*")
 _PLAIN = etree.XMLParser(remove_comments=True, remove_pis=True)
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+
+
+def stated_source(data: bytes) -> str | None:
+    """Return the source language that a file in ASCII or UTF-8 states first."""
+    stated = _SOURCE.search(data)
+    return stated[1].decode() if stated else None
 
 
 def read_xliff(content: Content, texts: Texts) -> Iterator[Replacement]:
