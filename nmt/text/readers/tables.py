@@ -58,6 +58,10 @@ def read_table(path: Path, is_csv: bool, columns: Columns, languages: LanguagePa
             yield SentencePair("", "", number)
 
 
+# The first line that Excel reads as the delimiter, such as `sep=;`. Words and `\t` are none.
+STATED_DELIMITER = re.compile(r'"?sep=([^"\w \r\n\\]?)[^\r\n]*(?:\r\n|\r|\n)')
+
+
 def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of a table with the line at which each record begins."""
     if not is_csv:
@@ -65,7 +69,7 @@ def read_records(path: Path, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
         return
     lines = (f"{line}\n" for line in read_lines(path))
     sample = list(islice(lines, _SAMPLE))
-    stated = re.match(r'"?sep=([^"\w \n\\]?)', "".join(sample[:1]))  # a line of Excel; words and `\t` are no delimiter
+    stated = STATED_DELIMITER.match("".join(sample[:1]))
     begin = first = 2 if stated else 1
     delimiter = (stated and stated[1]) or delimiter_of(sample)
     records = csv.reader(chain(sample[first - 1 :], lines), delimiter=delimiter, strict=True)

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError
-from nmt.text.readers.tables import delimiter_of
+from nmt.text.readers.tables import STATED_DELIMITER, delimiter_of
 from nmt.translation.documents.document import Content, Replacement, Texts, read_text
 
-# A first line that states the separator, for Excel.
-_STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
 _RAW_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
@@ -34,12 +32,11 @@ def read_table(content: Content, texts: Texts) -> Iterator[Replacement]:
     an unknown column, DataError for a row with another number of columns than the first.
     """
     is_csv = content.options.format == "csv"
-    stated = _STATED.match(content.text) if is_csv else None
+    stated = STATED_DELIMITER.match(content.text) if is_csv else None
     lines = list(_RAW_LINE.finditer(content.text, stated.end() if stated else 0))
-    separator = stated[1] if stated else delimiter_of([line[0] for line in lines]) if is_csv else "\t"
-    form: dict[str, Any] = {"delimiter": separator, "strict": True}
-    if not is_csv:
-        form |= {"quoting": csv.QUOTE_NONE, "quotechar": None}
+    form: dict[str, Any] = {"delimiter": "\t", "strict": True, "quoting": csv.QUOTE_NONE, "quotechar": None}
+    if is_csv:
+        form = {"delimiter": (stated and stated[1]) or delimiter_of([line[0] for line in lines]), "strict": True}
     if not (rows := _rows(content, lines, form)):
         return
     source, target, has_header = _columns(content, rows)

@@ -45,6 +45,7 @@ def test_other_cells_keep_their_values(
     [
         ('id,text\r\n1,"Hi, ""you"""\r\n\r\n2,', "csv", "text", "it",
          'id,text,it\r\n1,"Hi, ""you""","HI, ""YOU"""\r\n\r\n2,,'),
+        ('"sep=;"\na;b\nx,y;Hi\n', "csv", "b", None, '"sep=;"\na;b\nx,y;HI\n'),
         ("sep=;\r\na;b\r\nx,y,z;Hi\r\n", "csv", "b", "c", "sep=;\r\na;b;c\r\nx,y,z;Hi;HI\r\n"),
         ('x\t"Hi"\r\n\r\ny\tHo\r\n', "tsv", "2", None, 'x\t"HI"\r\n\r\ny\tHO\r\n'),
         ("a\n" + "b" * 200_000 + "\n", "csv", "a", None, "a\n" + "B" * 200_000 + "\n"),
